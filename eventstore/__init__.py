@@ -1,0 +1,1 @@
+"""The durable log of KV-cache offloading, its views, and what is built on them."""

@@ -1,0 +1,1 @@
+"""Read-only questions to a store."""

@@ -1,0 +1,70 @@
+"""The `kvledger` command: its subcommands, and how every error of theirs ends; changes when a command is added."""
+
+import os
+import sys
+
+import click
+import typer
+
+from eventstore.cli import demo, drive, history, migrate, rebuild, replay, residency, status, verify
+from eventstore.domain.errors import LedgerError
+
+FINE, FINDINGS, BAD_USE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="kvledger",
+    help="The durable ledger of vLLM's KV-cache offloading.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (demo, migrate, drive, status, residency, history, verify, rebuild, replay):
+    app.command(module.NAME)(module.command)
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Show the version and stop.", is_eager=True),
+) -> None:
+    if version:
+        from importlib.metadata import version as installed  # noqa: PLC0415 - only this option needs it
+
+        typer.echo(f"kvledger {installed('kvledger')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; a user's mistake and a broken store end in one line on stderr, never in a traceback."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        code = app(args=arguments, prog_name="kvledger", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else FINE
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        return BAD_USE
+    except click.ClickException as error:
+        return _complain(error.format_message())
+    except LedgerError as error:
+        return _complain(str(error))
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+
+
+def _complain(message: str) -> int:
+    line = " ".join(message.split())
+    print(f"kvledger: {line}", file=sys.stderr)  # noqa: T201 - stderr is where errors go
+    return BAD_USE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""How a command that only reads opens its store; changes with what such a command needs first."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+
+from eventstore.log.stream import StreamRow, one_stream
+from eventstore.storage.store import open_for_reading
+
+
+@contextmanager
+def reading(store: str) -> Iterator[Connection]:
+    """A connection with one snapshot of the store, for a command that is soon done."""
+    engine = open_for_reading(store)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def reading_stream(store: str, stream: str | None) -> Iterator[tuple[Connection, StreamRow]]:
+    """As `reading`, with the stream that is meant."""
+    with reading(store) as connection:
+        yield connection, one_stream(connection, stream)

@@ -1,0 +1,1 @@
+"""The log itself: appended to, read, verified."""

@@ -1,0 +1,1 @@
+"""A recorded stream goes out again."""

@@ -1,0 +1,122 @@
+"""Opens SQLite as this project needs it: PRAGMAs, immediate transactions, our errors; changes with a database's ways.
+
+What each setting guards against is in docs/architecture.md, "The store".
+"""
+
+import os
+import sqlite3
+import weakref
+from typing import Any, Literal
+
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.engine import Connection, ExceptionContext
+from sqlalchemy.pool import NullPool
+
+from eventstore.domain.errors import LedgerError, StoreBusy, StoreFull, StoreUnusable
+from eventstore.storage.url import parse_store, show, store_path
+
+Synchronous = Literal["normal", "full"]
+
+#: How long a statement waits for another process's lock before it fails with `StoreBusy`.
+BUSY_TIMEOUT_MS = 5_000
+#: A checkpoint every 64 MiB of log file: with SQLite's 4 MiB the same pages of the views are written over and over.
+CHECKPOINT_PAGES = 16_000
+CACHE_KIB = 64 * 1024
+
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    # A forked child must not touch the parent's connections, not even to close them: that would drop its locks.
+    for engine in list(_engines):
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+class AppendRefused(LedgerError):
+    """The append statement found that the batch may not go in; `log.append` says why, with numbers."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def open_engine(
+    store: str | URL,
+    *,
+    read_only: bool = False,
+    synchronous: Synchronous = "normal",
+    busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+) -> Engine:
+    """An engine whose every transaction is BEGIN IMMEDIATE (or, read-only, a snapshot) and whose errors are ours.
+
+    Opens no connection yet. Dispose of it when done.
+    """
+    url = parse_store(store) if isinstance(store, str) else store
+    path = store_path(url)
+    uri = URL.create("sqlite", database=f"file:{_quoted(str(path))}", query={"mode": "ro" if read_only else "rw", "uri": "true"})
+    engine = create_engine(uri, poolclass=NullPool, connect_args={"timeout": busy_timeout_ms / 1000})
+    configure(engine, show(url), read_only=read_only, synchronous=synchronous)
+    _engines.add(engine)
+    return engine
+
+
+def configure(engine: Engine, shown: str, *, read_only: bool, synchronous: Synchronous) -> None:
+    """Attach to a (synchronous) engine what makes it a store's engine."""
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: object) -> None:
+        # Transactions are begun by hand: Python's sqlite3 would leave DDL outside them.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        if read_only:
+            cursor.execute("PRAGMA query_only = ON")
+        else:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            cursor.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+            cursor.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        cursor.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    @event.listens_for(engine, "handle_error")
+    def _failed(context: ExceptionContext) -> None:
+        error = _translated(context.original_exception, shown)
+        if error is not None:
+            context.chained_exception = error
+
+
+def _quoted(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _translated(error: BaseException, shown: str) -> LedgerError | None:
+    if not isinstance(error, sqlite3.Error):
+        return None
+    message = str(error)
+    if message.startswith("kvledger: "):
+        return AppendRefused(message.removeprefix("kvledger: "))
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"store {shown}: another process holds its lock; try again when that one is done")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"store {shown}: no room left on the device or in the database; free some and go on")
+    known = {
+        sqlite3.SQLITE_NOTADB: "is not an SQLite database; name another file",
+        sqlite3.SQLITE_CORRUPT: "is damaged; run `kvledger verify`, or restore a backup",
+        sqlite3.SQLITE_READONLY: "is read-only; make it and its folder writable",
+        sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that the file and its folder exist and may be used",
+    }
+    if code in known:
+        return StoreUnusable(f"store {shown} {known[code]}")
+    if code == sqlite3.SQLITE_IOERR or isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
+        return StoreUnusable(f"store {shown}: {message}")
+    return None
+
+

@@ -1,0 +1,51 @@
+"""Which store a user means; changes when another kind of address is accepted."""
+
+from pathlib import Path
+
+from platformdirs import user_state_path
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from eventstore.domain.errors import BadInput, StoreUnusable
+
+
+def default_store() -> str:
+    """The store used where none is named: a file in the user's state folder."""
+    return str(user_state_path("kvledger") / "kvledger.db")
+
+
+def parse_store(text: str) -> URL:
+    """The SQLAlchemy URL of the store that `text` names: a URL, or the path of an SQLite file.
+
+    Raises `BadInput` for an address that names no database, `StoreUnusable` for a database that is not supported.
+    """
+    if not text.strip():
+        raise BadInput("the store's address is empty: give a file or a URL such as sqlite:///kvledger.db")
+    if "://" not in text:
+        if text.startswith("sqlite:"):
+            raise BadInput(f"store {text!r}: an SQLite URL has three slashes, as in sqlite:///kvledger.db")
+        return URL.create("sqlite", database=text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        # The text is not repeated: what cannot be parsed may still hold a password.
+        raise BadInput("the store's URL cannot be parsed: write it as sqlite:///path/to/kvledger.db") from None
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"):
+        raise StoreUnusable(
+            f"store {show(url)}: driver {url.drivername!r} is not supported; use sqlite:///path/to/kvledger.db"
+        )
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise BadInput(f"store {show(url)}: name a file, as in sqlite:///kvledger.db; a ledger in memory would record nothing")
+    if url.query:
+        raise BadInput(f"store {show(url)}: options in the URL are not supported; name the file alone")
+    return url.set(drivername="sqlite")
+
+
+def store_path(url: URL) -> Path:
+    """The file behind an SQLite URL."""
+    return Path(str(url.database))
+
+
+def show(url: URL) -> str:
+    """The URL as it may be printed, without its password."""
+    return url.render_as_string(hide_password=True)

@@ -1,0 +1,1 @@
+"""The tracker of a KV-offloading scheduler: what it holds, logs and publishes."""

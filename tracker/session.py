@@ -1,0 +1,114 @@
+"""A process's use of one stream, put together: store, epoch, memory, writer; changes with how those are joined.
+
+The one place that opens a tracker, for the connector and for the command line alike.
+"""
+
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from eventstore.domain import clock
+from eventstore.domain.events import Kind, StreamBody
+from eventstore.recovery.epoch import Opened, Opening, open_epoch
+from eventstore.recovery.restore import newest_descriptions, residents, touched
+from tracker.announce import Member, related
+from tracker.index import Chunk
+from tracker.outbox import Control, Step
+from tracker.places import Places
+from tracker.publish import Publisher
+from tracker.retell import member
+from tracker.settings import Settings
+from tracker.tracker import Tracker
+from tracker.writer import Writer
+
+#: How long a clean shutdown may take to commit what is left, in seconds.
+CLOSE_DEADLINE_S = 10.0
+
+
+class Session:
+    """An open stream: its tracker, and the writer behind it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        opening: Opening,
+        settings: Settings,
+        publisher: Publisher | None = None,
+        *,
+        store_token_ids: bool = True,
+        now_ns: Callable[[], int] = clock.wall_ns,
+    ) -> None:
+        """Open the next epoch of the stream, restore memory, start the writer. Raises `StoreError`."""
+        self._engine = engine
+        publisher = publisher or Publisher()
+        with engine.begin() as connection:
+            self.opened: Opened = open_epoch(connection, opening)
+        places = Places(settings.policies, self.opened.places)
+        self.tracker = Tracker(settings, places, publisher, now_ns)
+        with engine.connect() as connection:
+            first = self._restore(connection, settings, places, publisher)
+        # It is handed out before all else, and with it everything up to the epoch's beginning is told.
+        self.writer = Writer(
+            engine, self.opened, self.tracker.outbox, self.tracker.retelling, store_token_ids=store_token_ids
+        )
+        self.writer.told(self.tracker.say_first(first))
+        self.writer.start()
+
+    def _restore(self, connection: Connection, settings: Settings, places: Places, publisher: Publisher) -> list[Any]:
+        """Fill memory from the views; returns what consumers are told first."""
+        index, stream = self.tracker.index, self.opened.stream
+        survivors: list[Member] = []
+        for found in residents(connection, stream):
+            state = places.by_number[found.place]
+            if state.announces:
+                chunk = index.chunks.get(found.key)
+                if chunk is None:
+                    chunk = index.chunks[found.key] = Chunk(found.packed, number=found.number)
+                chunk.resident |= state.bit
+            if settings.announce != "none":
+                survivors.append(member(state, found, resident=True))
+        for number, key, packed in newest_descriptions(connection, stream):
+            if not index.has_room(packed):
+                break
+            if key not in index.chunks:
+                index.retain_older(key, Chunk(packed, number=number))
+        if settings.announce == "none":
+            return []
+        there = {(one.place.number, one.key) for one in survivors}
+        moved = [
+            member(places.by_number[one.place], one, resident=(one.place, one.key) in there)
+            for one in touched(connection, stream, self.opened.told_seq)
+        ]
+        moved_at = {(one.place.number, one.key) for one in moved}
+        others = (one for one in survivors if (one.place.number, one.key) not in moved_at)
+        kin, rest = related(publisher, moved, others)
+        if settings.announce == "full":
+            self.tracker.retelling.restarted(rest)
+        return self.tracker.retelling.tell_now(moved + kin)
+
+    def settle(self, timeout_s: float = 60.0) -> bool:
+        """State a gap that is still open and wait until everything offered is committed. Not for an engine thread."""
+        if not self.writer.wait_idle(timeout_s):
+            return False
+        self.tracker.state_gap()
+        return self.writer.wait_idle(timeout_s)
+
+    def close(self, reason: str = "shutdown", deadline_s: float = CLOSE_DEADLINE_S) -> bool:
+        """End the epoch and stop the writer; returns whether everything was committed before the deadline."""
+        step = Step(0, clock.wall_ns())
+        step.controls.append(Control(Kind.EPOCH_ENDED, StreamBody(epoch=self.opened.epoch, reason=reason)))
+        self.tracker.offer_last(step)
+        return self.writer.stop(deadline_s)
+
+    def abandon(self, deadline_s: float = CLOSE_DEADLINE_S) -> None:
+        """Stop the writer without a word to the log, as a crash would."""
+        self.writer.stop(deadline_s)
+
+
+def this_process(stream: str, **given: Any) -> Opening:
+    """An `Opening` that says who this process is."""
+    return Opening(stream=stream, boot_id=uuid.uuid4().hex, host=socket.gethostname(), pid=os.getpid(), **given)

@@ -1,0 +1,1 @@
+"""Recorded engines: what a scheduler asked of its tracker, and how that is run again."""

@@ -1,0 +1,296 @@
+"""The tracker: upstream's calls in, KV events out, facts on their way to the log; changes with those calls.
+
+It gives what vLLM's `OffloadingEventsTracker` gives (vllm/.../offloading/events.py, 0.32 and 0.33), with the
+differences that docs/architecture.md lists. All of it runs on the engine thread and touches memory alone.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from eventstore.domain import clock
+from eventstore.domain.events import METADATA_ONLY, PLACEHOLDER, REMOVAL_EXPECTED, REPEATED, UNMATCHED, Kind
+from eventstore.domain.key import GROUP_BYTES
+from eventstore.domain.kvevents import WireHash
+from tracker.calls import Group, OffloadingEvent, Request
+from tracker.capture import Capture
+from tracker.index import Chunk, Index
+from tracker.outbox import Outbox, Run, Step
+from tracker.places import Places
+from tracker.publish import Publisher
+from tracker.queries import Queries
+from tracker.retell import Retelling
+from tracker.settings import Settings
+
+_STORED, _REMOVED = int(Kind.CHUNK_STORED), int(Kind.CHUNK_REMOVED)
+_REPEATED, _UNMATCHED, _PLACEHOLDER = REPEATED << 4, UNMATCHED << 4, PLACEHOLDER << 4
+
+
+class Tracker(Queries):
+    """One scheduler's tracker. `opened` is filled by recovery before the first call (tracker/session.py)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        places: Places,
+        publisher: Publisher,
+        now_ns: Callable[[], int] = clock.wall_ns,
+    ) -> None:
+        self.settings = settings
+        self.self_describing_enabled = settings.self_describing
+        self.places_known = places
+        self.publisher = publisher
+        self.index = Index(settings.retained_bytes, settings.record_window)
+        self.outbox = Outbox(settings.outbox_events, settings.publish, settings.degraded_after_ms * 1_000_000)
+        self.retelling = Retelling(settings, self.index, places, publisher)
+        #: Stores published as placeholders, and removals published for nobody, since the process began.
+        self.placeholders = 0
+        self.unmatched_removals = 0
+        self.repeated_stores = 0
+        self._capture = Capture()
+        self._now_ns = now_ns
+        self._primary = places.primary
+        self._tickets = 0
+        self._described_anew: list[bytes] = []
+        self._step = self._new_step()
+
+    def _new_step(self) -> Step:
+        self._tickets += 1
+        return Step(self._tickets, 0)
+
+    # Upstream's calls, with upstream's arguments.
+
+    def record_store(self, req: Request, group_config: Group, chunk_idx: int, offload_key: bytes) -> None:
+        """A chunk of `req` is about to be stored: capture its metadata and hold it at the primary place."""
+        if not self.self_describing_enabled or group_config.sliding_window_size_in_chunks is not None:
+            return
+        self._record(offload_key, self._capture.full(req, group_config, chunk_idx, offload_key))
+
+    def record_lookup(self, req: Request, group_config: Group, chunk_idx: int, offload_key: bytes) -> None:
+        """A lookup of `req` hit the primary place: hold it there, capture its metadata if it is unknown."""
+        if not self.self_describing_enabled or group_config.sliding_window_size_in_chunks is not None:
+            return
+        known = self.index.chunks.get(offload_key)
+        if known is not None and known.packed:
+            self._hold(offload_key, known)
+        else:
+            self._record(offload_key, self._capture.full(req, group_config, chunk_idx, offload_key))
+
+    def record_partial_store(self, req: Request, group_config: Group, boundary_tokens: int, offload_key: bytes) -> None:
+        """As `record_store`, for a partial tail that ends at `boundary_tokens`."""
+        if not self.self_describing_enabled or group_config.sliding_window_size_in_chunks is not None:
+            return
+        self._record(offload_key, self._capture.partial(req, group_config, boundary_tokens, offload_key))
+
+    def record_partial_lookup(self, req: Request, group_config: Group, boundary_tokens: int, offload_key: bytes) -> None:
+        """A lookup hit a partial tail: capture its metadata if it is unknown. Holds nothing that is known already."""
+        known = self.index.chunks.get(offload_key)
+        if known is None or not known.packed:
+            self.record_partial_store(req, group_config, boundary_tokens, offload_key)
+
+    def take_events(self, events: Iterable[OffloadingEvent]) -> list[Any]:
+        """Take in the manager's events of one step; returns the KV events that may go out now, in order."""
+        step = self._step
+        step.time_ns = self._now_ns()
+        self.retelling.begin_call(step)
+        if self._described_anew:
+            self._announce_described(step)
+        for event in events:
+            if event.removed:
+                self._take_removed(step, event)
+            else:
+                self._take_stored(step, event)
+        return self._finish(step)
+
+    def reset(self) -> None:
+        """The scheduler reset the cache: end what does not survive it. The caller has taken the manager's events."""
+        if self._described_anew or self._step.described:
+            self._flush_records()
+        step = self._step
+        step.time_ns = self._now_ns()
+        self.retelling.reset(step, logging=self.outbox.closed_reason is None)
+        self._offer(step)
+
+    def _flush_records(self) -> None:
+        """Offer what was recorded so far as a step of its own, handing out nothing."""
+        step = self._step
+        step.time_ns = self._now_ns()
+        self._announce_described(step)
+        self._offer(step)
+
+    # For the session, before the first call and after the last.
+
+    def say_first(self, out: list[Any]) -> int:
+        """Hand `out` to the first call, before anything else; returns the ticket that it goes out with."""
+        step, self._step = self._step, self._new_step()
+        step.out += out
+        self.outbox.offer(step)
+        return step.ticket
+
+    def state_gap(self) -> None:
+        """Offer the gap that is still unstated, if there is one and room for it."""
+        step = self._step
+        step.time_ns = self._now_ns()
+        if self.outbox.unstated:
+            self._offer(step)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing waits to be committed, handed out or announced."""
+        outbox, retelling = self.outbox, self.retelling
+        return not (self._step.described or outbox.backlog or outbox.waiting or retelling.waiting or retelling.awaiting)
+
+    def offer_last(self, step: Step) -> None:
+        """Offer what was recorded so far and then `step`."""
+        if self._step.described:
+            self._flush_records()
+        self.outbox.offer(step)
+
+    # The rule, in bits.
+
+    def _record(self, key: bytes, packed: bytes) -> None:
+        index = self.index
+        chunk = index.chunks.get(key)
+        if chunk is None:
+            chunk = index.chunks[key] = Chunk(packed)
+            self._step.described.append((key, chunk, packed))
+        elif chunk.packed != packed:
+            if chunk.resident and not chunk.packed:
+                self._described_anew.append(key)
+            if key in index.retained:
+                index.unretain(key, chunk)
+            chunk.packed = packed
+            self._step.described.append((key, chunk, packed))
+        self._hold(key, chunk)
+
+    def _hold(self, key: bytes, chunk: Chunk) -> None:
+        if not chunk.resident & self._primary.bit and self._primary.announces:
+            self.index.record(key, chunk)
+        elif not chunk.resident:
+            self.index.release(key, chunk)
+
+    def _take_stored(self, step: Step, event: OffloadingEvent) -> None:
+        place = self.places_known.find(event.medium, event.ownership)
+        flag = event.removal_expected
+        if flag != place.announces or place.policy is not None:
+            self.places_known.saw_flag(place, flag)
+        place.stores += 1
+        locality_flags, locality = self.places_known.locality(event.locality)
+        code = _STORED | (locality_flags | (REMOVAL_EXPECTED if flag else 0)) << 4 | place.code
+        index, bit, announces, primary = self.index, place.bit, place.announces, place.primary
+        get, store, out = index.chunks.get, self.publisher.store, step.out
+        medium, owner = place.word, place.place.ownership
+        telling = self.retelling.active
+        keys = event.keys
+        run: list[Chunk] = []
+        start, current = 0, code
+        for at, key in enumerate(keys):
+            chunk = get(key)
+            if chunk is None:
+                chunk = Chunk(b"")
+                if announces:
+                    index.chunks[key] = chunk
+            elif announces and not (chunk.resident or chunk.recorded):
+                index.unretain(key, chunk)
+            packed = chunk.packed
+            this = code if packed else code | _PLACEHOLDER
+            if announces:
+                if chunk.resident & bit:
+                    self.repeated_stores += 1
+                    this |= _REPEATED
+                else:
+                    chunk.resident |= bit
+                    if primary:
+                        chunk.recorded = 0
+            if this != current:
+                run = _cut(step, current, keys, start, at, run)
+                start, current = at, this
+            run.append(chunk)
+            if this & _REPEATED:
+                continue
+            if telling:
+                out += self.retelling.live(place, key, chunk, locality, stored=True)
+            if not packed:
+                self.placeholders += 1
+            out.append(store(key, packed, medium, owner, locality))
+        _cut(step, current, keys, start, len(keys), run)
+
+    def _take_removed(self, step: Step, event: OffloadingEvent) -> None:
+        place = self.places_known.find(event.medium, event.ownership)
+        locality_flags, locality = self.places_known.locality(event.locality)
+        metadata_only = getattr(event, "metadata_only", False)
+        code = _REMOVED | (locality_flags | (METADATA_ONLY if metadata_only else 0)) << 4 | place.code
+        index, bit = self.index, place.bit
+        get, members = index.chunks.get, self.publisher.members
+        by_group: dict[bytes, list[WireHash]] = {}
+        telling = self.retelling.active
+        keys = event.keys
+        run: list[Chunk] = []
+        start, current = 0, code
+        for at, key in enumerate(keys):
+            chunk = get(key)
+            this, publish = code, not metadata_only
+            if chunk is None:
+                chunk = Chunk(b"")
+                if place.announces:
+                    this, publish = code | _UNMATCHED, publish and place.unsure
+            elif place.announces:
+                if chunk.resident & bit:
+                    chunk.resident ^= bit
+                else:
+                    this, publish = code | _UNMATCHED, publish and place.unsure
+                if place.primary:
+                    chunk.recorded = 0
+                if not (chunk.resident or chunk.recorded):
+                    index.release(key, chunk)
+            if this & _UNMATCHED and not metadata_only:
+                self.unmatched_removals += 1
+            if this != current:
+                run = _cut(step, current, keys, start, at, run)
+                start, current = at, this
+            run.append(chunk)
+            if telling and not this & _UNMATCHED:
+                step.out += self.retelling.live(place, key, chunk, locality, stored=False)
+            if publish:
+                hashes = by_group.get(key[-GROUP_BYTES:])
+                if hashes is None:
+                    by_group[key[-GROUP_BYTES:]] = members(key, chunk.packed)
+                else:
+                    hashes += members(key, chunk.packed)
+        _cut(step, current, keys, start, len(keys), run)
+        for group, hashes in by_group.items():
+            number = int.from_bytes(group, "big")
+            step.out.append(self.publisher.remove(hashes, place.word, number, place.place.ownership, locality))
+
+    def _announce_described(self, step: Step) -> None:
+        """What consumers know by a placeholder is announced again: the placeholder's removal, then the full store."""
+        for key in self._described_anew:
+            chunk = self.index.chunks.get(key)
+            for state in self.places_known.by_number.values() if chunk is not None else ():
+                if chunk is not None and chunk.resident & state.bit:
+                    step.out += self.retelling.described(state, key, chunk)
+        self._described_anew.clear()
+
+    # On to the writer.
+
+    def _finish(self, step: Step) -> list[Any]:
+        if self.retelling.waiting:
+            step.out += self.retelling.next()
+        self._offer(step)
+        return self.outbox.collect()
+
+    def _offer(self, step: Step) -> None:
+        if self.places_known.new:
+            step.places, self.places_known.new = self.places_known.new, []
+        step.count += len(step.described) + len(step.controls)
+        self.outbox.offer(step)
+        self._step = self._new_step()
+        self.index.trim()
+
+
+def _cut(step: Step, code: int, keys: Any, start: int, end: int, chunks: list[Chunk]) -> list[Chunk]:
+    """Give `step` the run of equal facts that ends before position `end` of an event's keys."""
+    if chunks:
+        whole = start == 0 and end == len(keys)
+        step.runs.append(Run(code, keys if whole else keys[start:end], chunks))
+        step.count += len(chunks)
+    return []
