@@ -16,6 +16,7 @@ from eventstore.domain.kvevents import WireHash
 from tracker.places import PlaceState
 from tracker.publish import Publisher
 
+
 class Member(msgspec.Struct):
     """A chunk at a place: what consumers may credit of it, and whether it is there.
 
@@ -136,7 +137,9 @@ class Announcements:
         return out
 
 
-def related(publisher: Publisher, touched: list[Member], residents: Iterable[Member]) -> tuple[list[Member], list[Member]]:
+def related(
+    publisher: Publisher, touched: list[Member], residents: Iterable[Member]
+) -> tuple[list[Member], list[Member]]:
     """`residents` parted into those that share a hash at a place with one of `touched`, over any number of steps, and
     the rest. A chunk that is itself touched is with the first."""
     if not touched:

@@ -37,7 +37,18 @@ class Control(msgspec.Struct, frozen=True):
 class Step:
     """What one call made: facts for the log in order, and the KV events to hand out once they are in it."""
 
-    __slots__ = ("committed", "controls", "count", "described", "offered_ns", "out", "places", "runs", "ticket", "time_ns")
+    __slots__ = (
+        "committed",
+        "controls",
+        "count",
+        "described",
+        "offered_ns",
+        "out",
+        "places",
+        "runs",
+        "ticket",
+        "time_ns",
+    )
 
     def __init__(self, ticket: int, time_ns: int) -> None:
         self.ticket = ticket

@@ -81,7 +81,9 @@ class Tracker(Queries):
             return
         self._record(offload_key, self._capture.partial(req, group_config, boundary_tokens, offload_key))
 
-    def record_partial_lookup(self, req: Request, group_config: Group, boundary_tokens: int, offload_key: bytes) -> None:
+    def record_partial_lookup(
+        self, req: Request, group_config: Group, boundary_tokens: int, offload_key: bytes
+    ) -> None:
         """A lookup hit a partial tail: capture its metadata if it is unknown. Holds nothing that is known already."""
         known = self.index.chunks.get(offload_key)
         if known is None or not known.packed:

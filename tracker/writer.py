@@ -35,7 +35,9 @@ _PLACEHOLDER = PLACEHOLDER << 4
 class Writer(threading.Thread):
     """Commits steps until it is closed, fenced out or killed."""
 
-    def __init__(self, engine: Engine, opened: Opened, outbox: Outbox, retelling: Retelling, *, store_token_ids: bool) -> None:
+    def __init__(
+        self, engine: Engine, opened: Opened, outbox: Outbox, retelling: Retelling, *, store_token_ids: bool
+    ) -> None:
         super().__init__(name="kvledger-writer", daemon=True)
         self.last_seq = opened.seq
         self.last_commit_ns = clock.wall_ns()

@@ -29,7 +29,9 @@ RECORDED = Path(tracker.traces.__file__).parent / "recorded"
 
 
 def command(
-    keep: Annotated[Path | None, typer.Option("--keep", help="Leave the store and the published events in this folder.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Leave the store and the published events in this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a recorded vLLM engine through the tracker, kill it half-way, recover, and show what consumers believe."""
@@ -48,7 +50,9 @@ def command(
 
 def _run(path: Path, folder: Path) -> dict[str, Any]:
     store, published = folder / "demo.db", folder / "published.jsonl"
-    render.warn("Driving a recorded engine (vLLM 0.32: CPU pool and an evicting disk tier); both processes die by SIGKILL ...")
+    render.warn(
+        "Driving a recorded engine (vLLM 0.32: CPU pool and an evicting disk tier); both processes die by SIGKILL ..."
+    )
     counts = drive(path, Options(str(store), published=str(published)), crash=True)
     upstream, ours = Consumer(), Consumer()
     for call in (call for process in read_trace(path).processes for call in process):
@@ -117,6 +121,8 @@ def _show(found: dict[str, Any], keep: Path | None) -> None:
         f"The crash: {counts['closed_on_restart']} CPU chunks ended with their process and consumers were told; "
         f"{counts['resident_at_end']['STORAGE']} chunks on disk kept their tokens, hashes and parents."
     )
-    render.say(f"The log: {checked['events']:,} events in {checked['batches']:,} batches, {'all as written' if checked['ok'] else 'DAMAGED'}.")
+    render.say(
+        f"The log: {checked['events']:,} events in {checked['batches']:,} batches, {'all as written' if checked['ok'] else 'DAMAGED'}."
+    )
     if keep is not None:
         render.say(f"Kept in {keep}; try: kvledger status --store {keep / 'demo.db'}")

@@ -37,7 +37,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Run the tracker over a recorded call trace, process by process, and count what came of it."""
-    counts = drive(trace, Options(store, publish, announce, str(published) if published else None, outbox_events), crash=crash)
+    counts = drive(
+        trace, Options(store, publish, announce, str(published) if published else None, outbox_events), crash=crash
+    )
     if as_json:
         render.document(counts)
         return

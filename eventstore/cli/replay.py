@@ -18,7 +18,9 @@ NAME = "replay"
 def command(
     store: Store = DEFAULT_STORE,
     stream: Stream = None,
-    first: Annotated[int | None, typer.Option("--from", metavar="SEQ", help="The first event; default: the floor.")] = None,
+    first: Annotated[
+        int | None, typer.Option("--from", metavar="SEQ", help="The first event; default: the floor.")
+    ] = None,
     last: Annotated[int | None, typer.Option("--to", metavar="SEQ", help="The last event; default: the end.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")] = None,
 ) -> None:

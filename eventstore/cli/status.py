@@ -1,6 +1,7 @@
 """`kvledger status`: where every stream of the store stands."""
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -35,7 +36,9 @@ def command(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     if as_json:
         render.document(found)
         return
-    render.say(f"{found['store']}: schema {found['schema']}, {found['bytes']:,} bytes, WAL {found['wal_bytes']:,} bytes")
+    render.say(
+        f"{found['store']}: schema {found['schema']}, {found['bytes']:,} bytes, WAL {found['wal_bytes']:,} bytes"
+    )
     columns = ["stream", "epoch", "last seq", "handed out", "views at", "resident", "gaps", "lost", "last commit"]
     rows = [
         (
@@ -54,7 +57,7 @@ def command(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     render.table("", columns, rows)
 
 
-def _stream(connection: Connection, row: StreamRow) -> dict[str, object]:
+def _stream(connection: Connection, row: StreamRow) -> dict[str, Any]:
     last = next(batches_backwards(connection, row.stream), None)
     views = positions(connection, row.stream)
     return {

@@ -89,7 +89,9 @@ class OutOfOrder(StreamError):
     """The batch's first seq is not the one after the log's last."""
 
     def __init__(self, stream: int, first_seq: int, last_seq: int) -> None:
-        super().__init__(f"stream {stream}: a batch from seq {first_seq} does not continue the log, which ends at {last_seq}")
+        super().__init__(
+            f"stream {stream}: a batch from seq {first_seq} does not continue the log, which ends at {last_seq}"
+        )
 
 
 class Conflict(StreamError):

@@ -31,7 +31,9 @@ def parse_key(text: str) -> bytes:
     try:
         key = bytes.fromhex(text)
     except ValueError:
-        raise BadInput(f"key {text!r} is not hex: give the block hash and the group index, as `residency` prints it") from None
+        raise BadInput(
+            f"key {text!r} is not hex: give the block hash and the group index, as `residency` prints it"
+        ) from None
     return check_key(key)
 
 

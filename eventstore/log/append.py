@@ -4,6 +4,7 @@ The views move in the same statement: the triggers behind `append` (migrations/s
 """
 
 import enum
+import zlib
 
 import msgspec
 from sqlalchemy import Connection, select
@@ -60,7 +61,7 @@ def build(
     rows = codec.event_rows(triples)
     facts = [fact for step in steps for fact in step.facts]
     get, shift, mask = place_sums.get, PLACE_SHIFT, _PLACE_MASK
-    sums = list(map(codec.zlib.crc32, rows, [get(fact >> shift & mask, 0) for fact in facts]))
+    sums = list(map(zlib.crc32, rows, [get(fact >> shift & mask, 0) for fact in facts]))
     for one in beside:
         at = one.seq - header.first_seq
         place = get(facts[at] >> shift & mask, 0)
@@ -111,7 +112,9 @@ def _explain(connection: Connection, batch: Batch, refused: AppendRefused) -> Ou
         return Outcome.ALREADY_THERE
     if refused.cause == "fenced":
         raise Fenced(batch.stream, header.epoch) from None
-    last = connection.execute(select(schema.stream.c.last_seq).where(schema.stream.c.stream == batch.stream)).scalar_one()
+    last = connection.execute(
+        select(schema.stream.c.last_seq).where(schema.stream.c.stream == batch.stream)
+    ).scalar_one()
     if header.first_seq <= last:
         raise Conflict(batch.stream, header.first_seq) from None
     raise OutOfOrder(batch.stream, header.first_seq, last) from None

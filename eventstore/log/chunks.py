@@ -14,7 +14,7 @@ def numbers_of(connection: Connection, stream: int, keys: Iterable[bytes]) -> di
     """The numbers of those `keys` that the stream has ever named, in one statement."""
     wires = json.dumps([codec.signed_wire(key) for key in keys])
     rows = connection.exec_driver_sql(
-        "SELECT c.\"key\", c.chunk FROM json_each(?) AS asked"
+        'SELECT c."key", c.chunk FROM json_each(?) AS asked'
         " CROSS JOIN chunk AS c ON c.stream = ? AND c.wire = asked.value",
         (wires, stream),
     )
@@ -30,7 +30,7 @@ def key_of(connection: Connection, stream: int, chunk: int) -> bytes | None:
 def keys_of(connection: Connection, stream: int, chunks: Iterable[int]) -> dict[int, bytes]:
     """The keys of chunk numbers, in one statement."""
     rows = connection.exec_driver_sql(
-        "SELECT c.chunk, c.\"key\" FROM json_each(?) AS asked"
+        'SELECT c.chunk, c."key" FROM json_each(?) AS asked'
         " CROSS JOIN chunk AS c ON c.stream = ? AND c.chunk = asked.value",
         (json.dumps(list(chunks)), stream),
     )

@@ -6,7 +6,7 @@ A page is its own short query from a seq on (keyset), so that a slow or forgotte
 from collections.abc import Iterator
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from eventstore.domain.events import Event, Kind
 from eventstore.storage import schema
@@ -31,7 +31,9 @@ class BatchRow(msgspec.Struct, frozen=True):
     chain: bytes
 
 
-def page(connection: Connection, stream: int, after_seq: int, *, upto: int | None = None, rows: int = PAGE_ROWS) -> list[Event]:
+def page(
+    connection: Connection, stream: int, after_seq: int, *, upto: int | None = None, rows: int = PAGE_ROWS
+) -> list[Event]:
     """The next events after `after_seq`, up to `rows` of them, none after `upto`. Empty at the end."""
     query = (
         select(*schema.event.c[1:], _payload.body)
@@ -51,12 +53,10 @@ def page(connection: Connection, stream: int, after_seq: int, *, upto: int | Non
     )
     if upto is not None:
         query = query.where(_event.seq <= upto)
-    return [_as_event(row) for row in connection.execute(query)]
-
-
-def _as_event(row: "Row[tuple[int, int, int, int, int, int, bytes | None]]") -> Event:
-    seq, time_ns, kind, flags, place, chunk, body = row
-    return Event(seq, time_ns, Kind(kind), flags, place, chunk, body or b"")
+    return [
+        Event(seq, time_ns, Kind(kind), flags, place, chunk, body or b"")
+        for seq, time_ns, kind, flags, place, chunk, body in connection.execute(query)
+    ]
 
 
 def events(connection: Connection, stream: int, after_seq: int = 0, upto: int | None = None) -> Iterator[Event]:
@@ -70,7 +70,9 @@ def batches(connection: Connection, stream: int, after_first: int = 0) -> Iterat
     """The stream's batches in order, those whose first seq is greater than `after_first`."""
     table = schema.batch.c
     while True:
-        query = select(*table[1:]).where(table.stream == stream, table.first_seq > after_first).order_by(table.first_seq)
+        query = (
+            select(*table[1:]).where(table.stream == stream, table.first_seq > after_first).order_by(table.first_seq)
+        )
         found = [BatchRow(*row) for row in connection.execute(query.limit(256))]
         if not found:
             return

@@ -78,4 +78,6 @@ def places_of(connection: Connection, stream: int) -> list[PlaceRow]:
         .where(table.stream == stream)
         .order_by(table.place)
     )
-    return [PlaceRow(number, Place(Medium(medium), owner), word, bool(flag)) for number, medium, owner, word, flag in rows]
+    return [
+        PlaceRow(number, Place(Medium(medium), owner), word, bool(flag)) for number, medium, owner, word, flag in rows
+    ]

@@ -92,10 +92,15 @@ class _Check:
 
     def _check_batch(self, batch: BatchRow) -> None:
         if batch.first_seq != self.next_seq:
-            self.found(min(batch.first_seq, self.next_seq), f"the log goes on with a batch from {batch.first_seq}, not {self.next_seq}")
+            self.found(
+                min(batch.first_seq, self.next_seq),
+                f"the log goes on with a batch from {batch.first_seq}, not {self.next_seq}",
+            )
         count, sums = batch.last_seq - batch.first_seq + 1, codec.unpack_sums(batch.sums)
         if len(batch.sums) != 4 * count:
-            self.found(batch.first_seq, f"the batch says it has {count} events and has {len(batch.sums) // 4} checksums")
+            self.found(
+                batch.first_seq, f"the batch says it has {count} events and has {len(batch.sums) // 4} checksums"
+            )
         rows, beside, seq = [], [], batch.first_seq
         first_finding = len(self.findings)
         for found, time_ns, kind, flags, place, chunk, body, key, wire in self._read(batch):
@@ -109,7 +114,7 @@ class _Check:
             one = codec.Described(seq, chunk, body if body is not None else b"", named or b"") if bodied else None
             place_sum = self._places.get(place, (0, False))[0]
             at = seq - batch.first_seq
-            if bodied and body is None or kind == Kind.CHUNK_DESCRIBED and chunk == seq and key is None:
+            if (bodied and body is None) or (kind == Kind.CHUNK_DESCRIBED and chunk == seq and key is None):
                 self.found(seq, "what the event carries is missing")
             elif at >= len(sums) or codec.checksum(row, place_sum, one) != sums[at]:
                 self.found(seq, "the event, its place or what it carries is not what was written")
@@ -134,7 +139,7 @@ class _Check:
 
     def _read(self, batch: BatchRow) -> list[tuple[Any, ...]]:
         return self._rows(
-            "SELECT e.seq, e.time_ns, e.kind, e.flags, e.place, e.chunk, p.body, c.\"key\", c.wire FROM event AS e"
+            'SELECT e.seq, e.time_ns, e.kind, e.flags, e.place, e.chunk, p.body, c."key", c.wire FROM event AS e'
             " LEFT JOIN payload AS p ON p.stream = e.stream AND p.chunk = e.chunk AND p.seq = e.seq"
             " LEFT JOIN chunk AS c ON e.kind = 2 AND e.chunk = e.seq AND c.stream = e.stream AND c.chunk = e.chunk"
             " WHERE e.stream = ? AND e.seq BETWEEN ? AND ? ORDER BY e.seq",
@@ -152,9 +157,13 @@ class _Check:
         stream = self._stream
         for number, (_, flagged) in self._places.items():
             if flagged and number not in self._flagged and stream.floor_seq == 1:
-                self.found(stream.last_seq, f"place {number} is marked as one that announces removals; no store says so")
+                self.found(
+                    stream.last_seq, f"place {number} is marked as one that announces removals; no store says so"
+                )
         if self.next_seq != stream.last_seq + 1:
-            self.found(min(self.next_seq, stream.last_seq + 1), f"the stream's row says that the log ends at {stream.last_seq}")
+            self.found(
+                min(self.next_seq, stream.last_seq + 1), f"the stream's row says that the log ends at {stream.last_seq}"
+            )
         elif self._chain != stream.chain:
             self.found(stream.last_seq, "the stream's row does not have the last batch's hash")
         if self._epoch != stream.epoch:
@@ -167,6 +176,6 @@ class _Check:
 
     def _check_nothing_more(self) -> None:
         for what, table, expected in (("bodies", "payload", self._bodies), ("chunks", "chunk", self._named)):
-            (count,) = self._rows(f"SELECT count(*) FROM {table} WHERE stream = ?")[0]  # noqa: S608 - our own names
+            (count,) = self._rows(f"SELECT count(*) FROM {table} WHERE stream = ?")[0]
             if self._stream.floor_seq == 1 and count != expected:
                 self.found(self._stream.last_seq, f"the store has {count} {what}, the log's events have {expected}")

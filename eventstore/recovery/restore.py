@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 from eventstore.domain.events import Kind
 from eventstore.domain.residency import Resident
 
-
 _LATEST = (
     "(SELECT p.body FROM payload AS p WHERE p.stream = {t}.stream AND p.chunk = {t}.chunk AND length(p.body) > 0"
     " ORDER BY p.seq DESC LIMIT 1)"
@@ -24,13 +23,17 @@ def residents(connection: Connection, stream: int) -> Iterator[Resident]:
         " WHERE r.stream = ? ORDER BY r.chunk, r.place",
         (stream,),
     )
-    return (Resident(number, key, body or b"", place, flags, stores) for number, key, body, place, flags, stores in rows)
+    return (
+        Resident(number, key, body or b"", place, flags, stores) for number, key, body, place, flags, stores in rows
+    )
 
 
 def newest_descriptions(connection: Connection, stream: int) -> Iterator[tuple[int, bytes, bytes]]:
     """(number, key, packed) of described chunks, the newest named first. Read only as far as the caller goes."""
     rows = connection.exec_driver_sql(
-        'SELECT c.chunk, c."key", ' + _LATEST.format(t="c") + " FROM chunk AS c WHERE c.stream = ? ORDER BY c.chunk DESC",
+        'SELECT c.chunk, c."key", '
+        + _LATEST.format(t="c")
+        + " FROM chunk AS c WHERE c.stream = ? ORDER BY c.chunk DESC",
         (stream,),
     )
     return ((number, key, body) for number, key, body in rows if body)
@@ -75,4 +78,6 @@ def ended_by(connection: Connection, stream: int, seq: int) -> list[Resident]:
         " WHERE l.stream = ? AND l.closed_seq = ?",
         (stream, seq),
     )
-    return [Resident(number, key, body or b"", place, flags, stores) for number, key, body, place, flags, stores in rows]
+    return [
+        Resident(number, key, body or b"", place, flags, stores) for number, key, body, place, flags, stores in rows
+    ]

@@ -16,15 +16,15 @@ class Consumer:
 
     def read(self, event: dict[str, Any]) -> None:
         """Take in one event. A removal of what is not credited does nothing."""
-        place = (event.get("medium"), event.get("ownership"))
+        medium, owner = str(event.get("medium")), event.get("ownership")
         if event["type"] == "BlockStored":
             self.placeholders += not event["token_ids"]
             for one in event["block_hashes"]:
-                self._credits[*place, one] += 1
+                self._credits[medium, owner, one] += 1
         elif event["type"] == "BlockRemoved":
             for one in event["block_hashes"]:
-                if self._credits[*place, one] > 0:
-                    self._credits[*place, one] -= 1
+                if self._credits[medium, owner, one] > 0:
+                    self._credits[medium, owner, one] -= 1
 
     def believed(self) -> set[Credit]:
         """Every hash that it would send requests to."""

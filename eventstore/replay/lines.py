@@ -40,7 +40,9 @@ def slice_of(stream: StreamRow, first: int | None, last: int | None) -> tuple[in
     start = stream.floor_seq if first is None else first
     end = stream.last_seq if last is None else last
     if start < 1 or start > stream.last_seq + 1:
-        raise BadInput(f"stream {stream.name!r} has no seq {start}: it goes from {stream.floor_seq} to {stream.last_seq}")
+        raise BadInput(
+            f"stream {stream.name!r} has no seq {start}: it goes from {stream.floor_seq} to {stream.last_seq}"
+        )
     if start < stream.floor_seq:
         raise BadInput(f"stream {stream.name!r}: seq {start} was pruned, the floor is {stream.floor_seq}")
     if end < start - 1 or end > stream.last_seq:

@@ -55,7 +55,9 @@ def place_sum(medium: str, ownership: str | None, word: str) -> int:
 
 def event_rows(steps: Iterable[tuple[int, int, Sequence[int]]]) -> list[bytes]:
     """The bytes that stand for each event of `steps`, (first seq, time_ns, facts) each."""
-    return [_event_bytes(seq, time_ns, fact) for first, time_ns, facts in steps for seq, fact in enumerate(facts, first)]
+    return [
+        _event_bytes(seq, time_ns, fact) for first, time_ns, facts in steps for seq, fact in enumerate(facts, first)
+    ]
 
 
 def checksum(row: bytes, place: int, beside: Described | None) -> int:
@@ -112,7 +114,9 @@ def places_json(places: Sequence[PlaceRow]) -> str:
 
 def bodies_json(beside: Sequence[Described]) -> tuple[str, bytes]:
     """The append statement's `descs` and `bodies`."""
-    rows, parts, at = [], [], 1
+    rows: list[list[int]] = []
+    parts: list[bytes] = []
+    at = 1
     for one in beside:
         rows.append([one.seq, one.chunk, at, len(one.body), len(one.key), signed_wire(one.key) if one.key else 0])
         parts += (one.body, one.key)

@@ -56,7 +56,9 @@ def open_engine(
     """
     url = parse_store(store) if isinstance(store, str) else store
     path = store_path(url)
-    uri = URL.create("sqlite", database=f"file:{_quoted(str(path))}", query={"mode": "ro" if read_only else "rw", "uri": "true"})
+    uri = URL.create(
+        "sqlite", database=f"file:{_quoted(str(path))}", query={"mode": "ro" if read_only else "rw", "uri": "true"}
+    )
     engine = create_engine(uri, poolclass=NullPool, connect_args={"timeout": busy_timeout_ms / 1000})
     configure(engine, show(url), read_only=read_only, synchronous=synchronous)
     _engines.add(engine)
@@ -118,5 +120,3 @@ def _translated(error: BaseException, shown: str) -> LedgerError | None:
     if code == sqlite3.SQLITE_IOERR or isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
         return StoreUnusable(f"store {shown}: {message}")
     return None
-
-

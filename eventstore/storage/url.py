@@ -35,7 +35,9 @@ def parse_store(text: str) -> URL:
             f"store {show(url)}: driver {url.drivername!r} is not supported; use sqlite:///path/to/kvledger.db"
         )
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        raise BadInput(f"store {show(url)}: name a file, as in sqlite:///kvledger.db; a ledger in memory would record nothing")
+        raise BadInput(
+            f"store {show(url)}: name a file, as in sqlite:///kvledger.db; a ledger in memory would record nothing"
+        )
     if url.query:
         raise BadInput(f"store {show(url)}: options in the URL are not supported; name the file alone")
     return url.set(drivername="sqlite")

@@ -30,7 +30,7 @@ def intervals(connection: Connection, stream: int, chunk: int) -> list[Interval]
         " ) AS r JOIN place AS p ON p.stream = ?1 AND p.place = r.place ORDER BY r.opened_seq, r.place",
         (stream, chunk),
     )
-    return [Interval(*row[:7], Reason(row[7]) if row[7] is not None else None) for row in rows]
+    return [Interval(*fields, Reason(reason) if reason is not None else None) for *fields, reason in rows]
 
 
 def descriptions(connection: Connection, stream: int, chunk: int) -> list[tuple[int, bytes]]:

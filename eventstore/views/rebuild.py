@@ -60,7 +60,7 @@ def _insert(connection: Connection, view: str, rows: Iterable[tuple[int, ...]]) 
     rows = list(rows)
     if rows:
         marks = ", ".join("?" * len(rows[0]))
-        connection.exec_driver_sql(f"INSERT INTO rebuilt_{view} VALUES ({marks})", rows)  # noqa: S608 - our own names
+        connection.exec_driver_sql(f"INSERT INTO rebuilt_{view} VALUES ({marks})", rows)
     return len(rows)
 
 

@@ -58,7 +58,9 @@ def residency(connection: Connection, stream: StreamRow, at_seq: int | None = No
         parameters: tuple[int, ...] = (stream.stream, *after, PAGE_ROWS)
         if at_seq is not None:
             parameters += (at_seq,)
-        found = [ResidencyRow(*row) for row in connection.exec_driver_sql(_NOW if at_seq is None else _THEN, parameters)]
+        found = [
+            ResidencyRow(*row) for row in connection.exec_driver_sql(_NOW if at_seq is None else _THEN, parameters)
+        ]
         if not found:
             return
         yield from found

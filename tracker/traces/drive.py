@@ -34,7 +34,9 @@ def check_stream_is_new(trace: Trace, store: str) -> None:
     try:
         with engine.connect() as connection:
             if find_stream(connection, trace.name) is not None:
-                raise BadInput(f"stream {trace.name!r} has events already in {store}; drive the trace into another store")
+                raise BadInput(
+                    f"stream {trace.name!r} has events already in {store}; drive the trace into another store"
+                )
     finally:
         engine.dispose()
 

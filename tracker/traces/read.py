@@ -103,7 +103,9 @@ def _check_record(call: Record) -> None:
     if first < 0 or not hashes:
         raise BadInput("the chunk's position and hashes must be there")
     if len(hashes) != blocks or len(call.token_ids) != tokens:
-        raise BadInput(f"the chunk has {blocks} hashes and {tokens} tokens, the line gives {len(hashes)} and {len(call.token_ids)}")
+        raise BadInput(
+            f"the chunk has {blocks} hashes and {tokens} tokens, the line gives {len(hashes)} and {len(call.token_ids)}"
+        )
     if (parent is None) != (first == 0):
         raise BadInput("the first chunk of a request has no parent, every other one has")
 

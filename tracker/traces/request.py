@@ -11,7 +11,6 @@ import msgspec
 
 from tracker.traces.calls import EventLine, GroupLine, LoRALine, Record, RecordLookup, RecordStore
 
-
 T = TypeVar("T")
 
 
