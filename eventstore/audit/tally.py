@@ -87,7 +87,8 @@ def lost_events(connection: Connection, stream: int) -> int:
 def _hash_counts(connection: Connection, stream: int) -> dict[int, int]:
     """Member hashes of every described chunk, by its latest description."""
     rows = connection.exec_driver_sql(
-        "SELECT chunk, substr(body, 1, 12) FROM payload WHERE stream = ? AND chunk > 0 AND length(body) > 0 ORDER BY chunk, seq",
+        "SELECT chunk, substr(body, 1, 12) FROM payload WHERE stream = ? AND chunk > 0 AND length(body) > 0"
+        " ORDER BY chunk, seq",
         (stream,),
     )
     return {chunk: hash_count(head) for chunk, head in rows}

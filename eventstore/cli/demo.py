@@ -121,8 +121,7 @@ def _show(found: dict[str, Any], keep: Path | None) -> None:
         f"The crash: {counts['closed_on_restart']} CPU chunks ended with their process and consumers were told; "
         f"{counts['resident_at_end']['STORAGE']} chunks on disk kept their tokens, hashes and parents."
     )
-    render.say(
-        f"The log: {checked['events']:,} events in {checked['batches']:,} batches, {'all as written' if checked['ok'] else 'DAMAGED'}."
-    )
+    state = "all as written" if checked["ok"] else "DAMAGED"
+    render.say(f"The log: {checked['events']:,} events in {checked['batches']:,} batches, {state}.")
     if keep is not None:
         render.say(f"Kept in {keep}; try: kvledger status --store {keep / 'demo.db'}")

@@ -41,6 +41,7 @@ def check_key(key: bytes) -> bytes:
     """`key` itself where its length makes sense. Raises `BadInput` where it does not."""
     if not SHORTEST <= len(key) <= LONGEST:
         raise BadInput(
-            f"key {key.hex()!r} has {len(key)} bytes: a key is a block hash of at least 8 bytes and a group index of {GROUP_BYTES}"
+            f"key {key.hex()!r} has {len(key)} bytes: a key is a block hash of at least 8 bytes"
+            f" and a group index of {GROUP_BYTES}"
         )
     return key

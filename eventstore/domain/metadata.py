@@ -155,7 +155,7 @@ def _tokens_at(packed: bytes) -> int:
 
 def unpack(key: bytes, packed: bytes) -> Metadata:
     """The description that `packed` holds. Raises `ValueError` for a version that this code does not know."""
-    version, flags, size, code, group_idx, count, block_size = _HEADER.unpack_from(packed)
+    version, flags, size, code, group_idx, _, block_size = _HEADER.unpack_from(packed)
     if version != VERSION:
         raise ValueError(f"metadata of version {version}, this code reads up to {VERSION}")
     extras = NO_EXTRAS

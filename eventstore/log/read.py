@@ -4,6 +4,7 @@ A page is its own short query from a seq on (keyset), so that a slow or forgotte
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, and_, func, select
@@ -53,9 +54,10 @@ def page(
     )
     if upto is not None:
         query = query.where(_event.seq <= upto)
+    rows: list[Any] = list(connection.execute(query))
     return [
         Event(seq, time_ns, Kind(kind), flags, place, chunk, body or b"")
-        for seq, time_ns, kind, flags, place, chunk, body in connection.execute(query)
+        for seq, time_ns, kind, flags, place, chunk, body in rows
     ]
 
 

@@ -26,11 +26,15 @@ def intervals(connection: Connection, stream: int, chunk: int) -> list[Interval]
         "  SELECT place, opened_seq, opened_ns, stores, closed_seq, closed_ns, reason FROM lifecycle"
         "  WHERE stream = ?1 AND chunk = ?2"
         "  UNION ALL"
-        "  SELECT place, opened_seq, opened_ns, stores, NULL, NULL, NULL FROM residency WHERE stream = ?1 AND chunk = ?2"
+        "  SELECT place, opened_seq, opened_ns, stores, NULL, NULL, NULL FROM residency"
+        "  WHERE stream = ?1 AND chunk = ?2"
         " ) AS r JOIN place AS p ON p.stream = ?1 AND p.place = r.place ORDER BY r.opened_seq, r.place",
         (stream, chunk),
     )
-    return [Interval(*fields, Reason(reason) if reason is not None else None) for *fields, reason in rows]
+    return [
+        Interval(medium, owner, seq, ns, stores, closed, closed_ns, Reason(reason) if reason is not None else None)
+        for medium, owner, seq, ns, stores, closed, closed_ns, reason in rows
+    ]
 
 
 def descriptions(connection: Connection, stream: int, chunk: int) -> list[tuple[int, bytes]]:

@@ -38,10 +38,8 @@ def rebuild(connection: Connection, stream: StreamRow) -> Rebuilt:
     for event in events(connection, number, stream.floor_seq - 1):
         for closed in fold.apply(event):
             r = closed.residency
-            pending.append(
-                (number, closed.closed_seq, r.chunk, r.place, r.opened_seq, r.opened_ns, r.flags, r.stores)
-                + (closed.closed_ns, int(closed.reason))
-            )
+            opened = (r.chunk, r.place, r.opened_seq, r.opened_ns, r.flags, r.stores)
+            pending.append((number, closed.closed_seq, *opened, closed.closed_ns, int(closed.reason)))
         if len(pending) >= _ROWS_A_STATEMENT:
             ended += _insert(connection, "lifecycle", pending)
             pending = []
