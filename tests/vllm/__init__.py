@@ -1,0 +1,1 @@
+"""Tests against real vLLM engines that run on a CPU."""

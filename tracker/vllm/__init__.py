@@ -1,0 +1,1 @@
+"""Everything of the tracker that knows vLLM: nothing outside this room imports it."""
