@@ -16,6 +16,7 @@ from eventstore.domain.metadata import without_tokens
 from eventstore.log.append import Batch, append, build
 from eventstore.log.append import Step as LogStep
 from eventstore.log.chunks import numbers_of
+from eventstore.log.stream import heartbeat
 from eventstore.recovery.epoch import Opened
 from eventstore.recovery.restore import ended_by, residents
 from eventstore.storage.codec import Described, Header, place_sum
@@ -47,6 +48,7 @@ class Writer(threading.Thread):
         self.trouble = ""
         self._engine, self._opened, self._outbox, self._retelling = engine, opened, outbox, retelling
         self._store_token_ids = store_token_ids
+        self._heartbeat_every_s = opened.heartbeat_every_ns / 1e9 or None
         self._chain = opened.chain
         self._place_sums = {row.number: _sum_of(row) for row in opened.places}
         self._handed_out = opened.handed_out
@@ -89,13 +91,16 @@ class Writer(threading.Thread):
         return self._outbox.closed_reason is not None or not (self._outbox.backlog or self._loading)
 
     def _gather(self) -> tuple[list[Step], bool]:
-        """The next steps for one batch, and whether the end was reached. Waits for the first one only."""
+        """The next steps for one batch, and whether the end was reached. Waits for the first one only, and no longer
+        than until the next heartbeat is due."""
         steps: list[Step] = []
         count = 0
         while count < MOST_EVENTS_A_BATCH:
             try:
-                step = self._outbox.steps.get(block=not steps)
+                step = self._outbox.steps.get(block=not steps, timeout=self._heartbeat_every_s)
             except queue.Empty:
+                if not steps:
+                    self._beat()
                 break
             if step is None:
                 return steps, True
@@ -104,6 +109,14 @@ class Writer(threading.Thread):
             if any(control.survivors_for for control in step.controls):
                 break
         return steps, False
+
+    def _beat(self) -> None:
+        try:
+            heartbeat(self._connected(), self._opened.stream, self._opened.epoch, clock.wall_ns())
+        except StoreError as error:
+            self.failures += 1
+            self.trouble = str(error)
+            self._disconnect()
 
     def _commit(self, steps: list[Step]) -> None:
         batch: Batch | None = None

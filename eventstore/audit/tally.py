@@ -98,7 +98,7 @@ def _closed(connection: Connection, stream: int, reasons: tuple[Reason, ...]) ->
     """The chunk of each residency that ended for one of `reasons`."""
     marks = ", ".join(str(int(reason)) for reason in reasons)
     rows = connection.exec_driver_sql(
-        f"SELECT chunk FROM lifecycle WHERE stream = ? AND reason IN ({marks})",
+        f"SELECT chunk FROM closed_residency WHERE stream = ? AND reason IN ({marks})",
         (stream,),
     )
     return list(rows.scalars())

@@ -2,8 +2,8 @@
 
 import os
 import sys
+from typing import Annotated, Any
 
-import click
 import typer
 
 from eventstore.cli import demo, drive, history, migrate, rebuild, replay, residency, status, verify
@@ -11,10 +11,13 @@ from eventstore.domain.errors import LedgerError
 
 FINE, FINDINGS, BAD_USE, INTERRUPTED = 0, 1, 2, 130
 
+#: The base of typer's errors of use. It is click's class or a copy of it inside typer, by typer's version, so it is
+#: reached from the one that typer has always exported.
+_UseError: Any = typer.BadParameter.__mro__[2]
+
 app = typer.Typer(
     name="kvledger",
     help="The durable ledger of vLLM's KV-cache offloading.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -23,15 +26,19 @@ for module in (demo, migrate, drive, status, residency, history, verify, rebuild
     app.command(module.NAME)(module.command)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
-    version: bool = typer.Option(False, "--version", help="Show the version and stop.", is_eager=True),
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
 ) -> None:
     if version:
         from importlib.metadata import version as installed  # noqa: PLC0415 - only this option needs it
 
         typer.echo(f"kvledger {installed('kvledger')}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(BAD_USE)
 
 
 def main() -> None:
@@ -45,14 +52,11 @@ def run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="kvledger", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else FINE
-    except click.exceptions.NoArgsIsHelpError as error:
-        typer.echo(error.format_message())
-        return BAD_USE
-    except click.ClickException as error:
+    except _UseError as error:
         return _complain(error.format_message())
     except LedgerError as error:
         return _complain(str(error))
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough. Python would complain again when it flushes at exit.

@@ -109,6 +109,8 @@ class StreamBody(msgspec.Struct, frozen=True, omit_defaults=True):
     announce: str = ""
     continues: str = ""
     ends: list[End] = []
+    #: Places whose survivors are unconfirmed until their tier has been asked.
+    unconfirmed: list[int] = []
     lost: int = 0
     since_ns: int = 0
     reason: str = ""

@@ -50,6 +50,7 @@ class Residency(msgspec.Struct):
     opened_ns: int
     flags: int
     stores: int = 1
+    confirmed: bool = True
 
     @property
     def placeholder(self) -> bool:
@@ -96,15 +97,26 @@ class Fold:
                 residency.flags &= ~PLACEHOLDER
             return []
         places = self.open.get(event.chunk, {})
+        if event.kind is Kind.RESIDENCY_CONFIRMED and event.place in places:
+            places[event.place].confirmed = True
         change = effect(event.kind, event.place in places)
         if change is Change.OPEN:
             made = Residency(event.chunk, event.place, event.seq, event.time_ns, event.flags)
             self.open.setdefault(event.chunk, {})[event.place] = made
         elif change is Change.REPEAT:
             places[event.place].stores += not event.flags & REPEATED
+            places[event.place].confirmed = True
         elif change is Change.CLOSE:
             return [self._close(event, places[event.place], reason_of(event, elsewhere=len(places) > 1))]
         return []
+
+    def _apply_to_all(self, event: Event) -> list[Closed]:
+        body = decode_body(event.body)
+        reasons = {end.place: end.reason for end in body.ends}
+        ended = [self._close(event, r, reasons[r.place]) for r in list(self) if r.place in reasons] if reasons else []
+        for residency in self if body.unconfirmed else ():
+            residency.confirmed = residency.confirmed and residency.place not in body.unconfirmed
+        return ended
 
     def _close(self, event: Event, residency: Residency, reason: Reason) -> Closed:
         places = self.open[residency.chunk]

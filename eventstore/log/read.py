@@ -54,10 +54,10 @@ def page(
     )
     if upto is not None:
         query = query.where(_event.seq <= upto)
-    rows: list[Any] = list(connection.execute(query))
+    found: list[Any] = list(connection.execute(query))
     return [
         Event(seq, time_ns, Kind(kind), flags, place, chunk, body or b"")
-        for seq, time_ns, kind, flags, place, chunk, body in rows
+        for seq, time_ns, kind, flags, place, chunk, body in found
     ]
 
 

@@ -22,6 +22,8 @@ class StreamRow(msgspec.Struct, frozen=True):
     last_seq: int
     chain: bytes
     floor_seq: int
+    heartbeat_ns: int = 0
+    heartbeat_every_ns: int = 0
 
 
 _columns = schema.stream.c
@@ -64,10 +66,24 @@ def create_stream(connection: Connection, name: str) -> StreamRow:
     return row
 
 
-def begin_epoch(connection: Connection, stream: int) -> int:
-    """Number the stream's next epoch. From the commit on, an older epoch can append nothing."""
-    connection.execute(update(schema.stream).where(_columns.stream == stream).values(epoch=_columns.epoch + 1))
+def begin_epoch(connection: Connection, stream: int, heartbeat_every_ns: int = 0) -> int:
+    """Number the stream's next epoch. From the commit on, an older epoch can append nothing.
+
+    `heartbeat_every_ns`: how often the new epoch's writer says that it lives, when it has nothing else to say.
+    """
+    connection.execute(
+        update(schema.stream)
+        .where(_columns.stream == stream)
+        .values(epoch=_columns.epoch + 1, heartbeat_every_ns=heartbeat_every_ns)
+    )
     return int(connection.execute(select(_columns.epoch).where(_columns.stream == stream)).scalar_one())
+
+
+def heartbeat(connection: Connection, stream: int, epoch: int, now_ns: int) -> None:
+    """The writer of `epoch` lives. Says nothing once a newer epoch has begun."""
+    connection.execute(
+        update(schema.stream).where(_columns.stream == stream, _columns.epoch == epoch).values(heartbeat_ns=now_ns)
+    )
 
 
 def places_of(connection: Connection, stream: int) -> list[PlaceRow]:

@@ -38,6 +38,9 @@ class Opening(msgspec.Struct, frozen=True):
     policies: PolicyTable = PolicyTable()
     announce: str = "full"
     tail_ns: int = 2_000_000_000
+    heartbeat_every_ns: int = 10_000_000_000
+    #: Places whose tier will be asked what is there: their survivors are unconfirmed until it has answered.
+    checked: frozenset[str] = frozenset()
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -51,12 +54,13 @@ class Opened(msgspec.Struct, frozen=True):
     handed_out: int
     told_seq: int
     opened_steady_ns: int
+    heartbeat_every_ns: int = 0
 
 
 def open_epoch(connection: Connection, opening: Opening) -> Opened:
     """Begin the next epoch of the stream, made here if it is new. The caller's transaction makes it true."""
     row = find_stream(connection, opening.stream) or create_stream(connection, opening.stream)
-    epoch = begin_epoch(connection, row.stream)
+    epoch = begin_epoch(connection, row.stream, opening.heartbeat_every_ns)
     places = places_of(connection, row.stream)
     handed_out, told_seq = _handed_out(connection, row.stream, opening.tail_ns)
     now, seq = clock.wall_ns(), row.last_seq + 1
@@ -71,6 +75,7 @@ def open_epoch(connection: Connection, opening: Opening) -> Opened:
         announce=opening.announce,
         continues=row.chain.hex(),
         ends=_ends(opening, places, _last_fingerprint(connection, row.stream)),
+        unconfirmed=[one.number for one in places if str(one.place) in opening.checked],
     )
     batch = build(
         row.stream,
@@ -82,7 +87,9 @@ def open_epoch(connection: Connection, opening: Opening) -> Opened:
         {},
     )
     append(connection, batch)
-    return Opened(row.stream, epoch, seq, batch.chain, places, handed_out, told_seq, clock.steady_ns())
+    return Opened(
+        row.stream, epoch, seq, batch.chain, places, handed_out, told_seq, clock.steady_ns(), opening.heartbeat_every_ns
+    )
 
 
 def _ends(opening: Opening, places: list[PlaceRow], before: dict[str, Any]) -> list[End]:

@@ -19,7 +19,7 @@ def residents(connection: Connection, stream: int) -> Iterator[Resident]:
     """Every open residency, in order of chunk and place. For the moment of opening only: it holds a cursor."""
     rows = connection.exec_driver_sql(
         'SELECT r.chunk, c."key", ' + _LATEST.format(t="r") + ", r.place, r.flags, r.stores"
-        " FROM residency AS r JOIN chunk AS c ON c.stream = r.stream AND c.chunk = r.chunk"
+        " FROM open_residency AS r JOIN chunk AS c ON c.stream = r.stream AND c.chunk = r.chunk"
         " WHERE r.stream = ? ORDER BY r.chunk, r.place",
         (stream,),
     )
@@ -50,19 +50,19 @@ def touched(connection: Connection, stream: int, after_seq: int) -> list[Residen
         "WITH moved (chunk, place) AS ("
         f"  SELECT chunk, place FROM event WHERE stream = ?1 AND seq > ?2 AND kind IN ({Kind.CHUNK_STORED:d},"
         f"   {Kind.CHUNK_REMOVED:d}, {Kind.RESIDENCY_CLOSED:d})"
-        "  UNION SELECT chunk, place FROM lifecycle WHERE stream = ?1 AND closed_seq > ?2"
-        "  UNION SELECT r.chunk, r.place FROM event AS e JOIN residency AS r"
+        "  UNION SELECT chunk, place FROM closed_residency WHERE stream = ?1 AND closed_seq > ?2"
+        "  UNION SELECT r.chunk, r.place FROM event AS e JOIN open_residency AS r"
         "    ON r.stream = e.stream AND r.chunk = e.chunk"
         f"   WHERE e.stream = ?1 AND e.seq > ?2 AND e.kind = {Kind.CHUNK_DESCRIBED:d} AND e.chunk <> e.seq"
         "), past (chunk, place, flags, stores) AS ("
-        "  SELECT chunk, place, max(flags), sum(stores) FROM lifecycle WHERE stream = ?1 AND closed_seq > ?2"
+        "  SELECT chunk, place, max(flags), sum(stores) FROM closed_residency WHERE stream = ?1 AND closed_seq > ?2"
         "  GROUP BY chunk, place"
         ")"
         ' SELECT m.chunk, c."key", ' + _LATEST.format(t="c") + ", m.place, coalesce(past.flags, r.flags, 0),"
         "   coalesce(past.stores, 0) + coalesce(r.stores, 0)"
         " FROM moved AS m JOIN chunk AS c ON c.stream = ?1 AND c.chunk = m.chunk"
         " LEFT JOIN past ON past.chunk = m.chunk AND past.place = m.place"
-        " LEFT JOIN residency AS r ON r.stream = ?1 AND r.chunk = m.chunk AND r.place = m.place"
+        " LEFT JOIN open_residency AS r ON r.stream = ?1 AND r.chunk = m.chunk AND r.place = m.place"
         " ORDER BY m.place, m.chunk",
         (stream, after_seq),
     ):
@@ -74,7 +74,7 @@ def ended_by(connection: Connection, stream: int, seq: int) -> list[Resident]:
     """Every residency that the event at `seq` ended."""
     rows = connection.exec_driver_sql(
         'SELECT l.chunk, c."key", ' + _LATEST.format(t="l") + ", l.place, l.flags, l.stores"
-        " FROM lifecycle AS l JOIN chunk AS c ON c.stream = l.stream AND c.chunk = l.chunk"
+        " FROM closed_residency AS l JOIN chunk AS c ON c.stream = l.stream AND c.chunk = l.chunk"
         " WHERE l.stream = ? AND l.closed_seq = ?",
         (stream, seq),
     )

@@ -19,6 +19,8 @@ stream = Table(
     _integer("last_seq"),
     Column("chain", BLOB, nullable=False),
     _integer("floor_seq"),
+    _integer("heartbeat_ns"),
+    _integer("heartbeat_every_ns"),
 )
 
 place = Table(
@@ -77,8 +79,8 @@ batch = Table(
     Column("chain", BLOB, nullable=False),
 )
 
-residency = Table(
-    "residency",
+open_residency = Table(
+    "open_residency",
     metadata,
     _integer("stream", key=True),
     _integer("chunk", key=True),
@@ -87,10 +89,11 @@ residency = Table(
     _integer("opened_ns"),
     _integer("flags"),
     _integer("stores"),
+    _integer("confirmed"),
 )
 
-lifecycle = Table(
-    "lifecycle",
+closed_residency = Table(
+    "closed_residency",
     metadata,
     _integer("stream", key=True),
     _integer("closed_seq", key=True),
@@ -103,7 +106,7 @@ lifecycle = Table(
     _integer("closed_ns"),
     _integer("reason"),
 )
-Index("lifecycle_by_chunk", lifecycle.c.stream, lifecycle.c.chunk)
+Index("closed_residency_by_chunk", closed_residency.c.stream, closed_residency.c.chunk)
 
 position = Table(
     "position",

@@ -23,10 +23,10 @@ def intervals(connection: Connection, stream: int, chunk: int) -> list[Interval]
     """Every residency that the chunk ever had, in the order in which they opened."""
     rows = connection.exec_driver_sql(
         "SELECT p.medium, p.ownership, r.opened_seq, r.opened_ns, r.stores, r.closed_seq, r.closed_ns, r.reason FROM ("
-        "  SELECT place, opened_seq, opened_ns, stores, closed_seq, closed_ns, reason FROM lifecycle"
+        "  SELECT place, opened_seq, opened_ns, stores, closed_seq, closed_ns, reason FROM closed_residency"
         "  WHERE stream = ?1 AND chunk = ?2"
         "  UNION ALL"
-        "  SELECT place, opened_seq, opened_ns, stores, NULL, NULL, NULL FROM residency"
+        "  SELECT place, opened_seq, opened_ns, stores, NULL, NULL, NULL FROM open_residency"
         "  WHERE stream = ?1 AND chunk = ?2"
         " ) AS r JOIN place AS p ON p.stream = ?1 AND p.place = r.place ORDER BY r.opened_seq, r.place",
         (stream, chunk),

@@ -15,7 +15,7 @@ from eventstore.log.stream import StreamRow
 
 _ROWS_A_STATEMENT = 10_000
 
-_VIEWS = ("residency", "lifecycle")
+_TABLES = {"residency": "open_residency", "lifecycle": "closed_residency"}
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
@@ -30,8 +30,8 @@ class Rebuilt(msgspec.Struct, frozen=True):
 def rebuild(connection: Connection, stream: StreamRow) -> Rebuilt:
     """Replace the stream's view rows by those that its log gives. The caller's transaction makes it true."""
     number = stream.stream
-    for view in _VIEWS:
-        connection.exec_driver_sql(f"CREATE TEMP TABLE rebuilt_{view} AS SELECT * FROM {view} WHERE 0")
+    for view, table in _TABLES.items():
+        connection.exec_driver_sql(f"CREATE TEMP TABLE rebuilt_{view} AS SELECT * FROM {table} WHERE 0")
     fold = Fold()
     pending: list[tuple[int, ...]] = []
     ended = 0
@@ -47,9 +47,9 @@ def rebuild(connection: Connection, stream: StreamRow) -> Rebuilt:
     open_now = _insert(
         connection,
         "residency",
-        [(number, r.chunk, r.place, r.opened_seq, r.opened_ns, r.flags, r.stores) for r in fold],
+        [(number, r.chunk, r.place, r.opened_seq, r.opened_ns, r.flags, r.stores, r.confirmed) for r in fold],
     )
-    changed = {view: _replace(connection, view, number) for view in _VIEWS}
+    changed = {view: _replace(connection, view, number) for view in _TABLES}
     connection.exec_driver_sql("UPDATE position SET seq = ? WHERE stream = ?", (stream.last_seq, number))
     return Rebuilt(stream.name, stream.last_seq, {"residency": open_now, "lifecycle": ended}, changed)
 
@@ -64,14 +64,15 @@ def _insert(connection: Connection, view: str, rows: Iterable[tuple[int, ...]]) 
 
 def _replace(connection: Connection, view: str, stream: int) -> int:
     """Put the rebuilt rows in place; returns how many rows differed."""
+    table = _TABLES[view]
     wrong = connection.exec_driver_sql(
-        f"SELECT count(*) FROM (SELECT * FROM {view} WHERE stream = ? EXCEPT SELECT * FROM rebuilt_{view})", (stream,)
+        f"SELECT count(*) FROM (SELECT * FROM {table} WHERE stream = ? EXCEPT SELECT * FROM rebuilt_{view})", (stream,)
     ).scalar_one()
     missing = connection.exec_driver_sql(
-        f"SELECT count(*) FROM (SELECT * FROM rebuilt_{view} EXCEPT SELECT * FROM {view} WHERE stream = ?)", (stream,)
+        f"SELECT count(*) FROM (SELECT * FROM rebuilt_{view} EXCEPT SELECT * FROM {table} WHERE stream = ?)", (stream,)
     ).scalar_one()
     if wrong or missing:
-        connection.exec_driver_sql(f"DELETE FROM {view} WHERE stream = ?", (stream,))
-        connection.exec_driver_sql(f"INSERT INTO {view} SELECT * FROM rebuilt_{view}")
+        connection.exec_driver_sql(f"DELETE FROM {table} WHERE stream = ?", (stream,))
+        connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM rebuilt_{view}")
     connection.exec_driver_sql(f"DROP TABLE rebuilt_{view}")
     return int(max(wrong, missing))

@@ -27,7 +27,7 @@ PAGE_ROWS = 4_096
 # Pages by (chunk, place), so that no cursor stays open while a caller prints.
 _NOW = (
     'SELECT c."key", p.medium, p.ownership, r.opened_seq, r.opened_ns, r.flags, r.chunk, r.place'
-    " FROM residency AS r"
+    " FROM open_residency AS r"
     " JOIN chunk AS c ON c.stream = r.stream AND c.chunk = r.chunk"
     " JOIN place AS p ON p.stream = r.stream AND p.place = r.place"
     " WHERE r.stream = ?1 AND (r.chunk, r.place) > (?2, ?3) ORDER BY r.chunk, r.place LIMIT ?4"
@@ -35,9 +35,10 @@ _NOW = (
 _THEN = (
     'SELECT c."key", p.medium, p.ownership, r.opened_seq, r.opened_ns, r.flags, r.chunk, r.place'
     " FROM ("
-    "  SELECT stream, chunk, place, opened_seq, opened_ns, flags FROM residency WHERE stream = ?1 AND opened_seq <= ?5"
+    "  SELECT stream, chunk, place, opened_seq, opened_ns, flags FROM open_residency"
+    "  WHERE stream = ?1 AND opened_seq <= ?5"
     "  UNION ALL"
-    "  SELECT stream, chunk, place, opened_seq, opened_ns, flags FROM lifecycle"
+    "  SELECT stream, chunk, place, opened_seq, opened_ns, flags FROM closed_residency"
     "  WHERE stream = ?1 AND opened_seq <= ?5 AND closed_seq > ?5"
     " ) AS r"
     " JOIN chunk AS c ON c.stream = r.stream AND c.chunk = r.chunk"
@@ -70,7 +71,8 @@ def residency(connection: Connection, stream: StreamRow, at_seq: int | None = No
 def resident_counts(connection: Connection, stream: int) -> dict[str, int]:
     """How many chunks are resident now, by medium."""
     rows = connection.exec_driver_sql(
-        "SELECT p.medium, count(*) FROM residency AS r JOIN place AS p ON p.stream = r.stream AND p.place = r.place"
+        "SELECT p.medium, count(*) FROM open_residency AS r"
+        " JOIN place AS p ON p.stream = r.stream AND p.place = r.place"
         " WHERE r.stream = ? GROUP BY p.medium",
         (stream,),
     )

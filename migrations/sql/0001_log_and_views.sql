@@ -6,7 +6,10 @@ CREATE TABLE stream (
     epoch     INTEGER NOT NULL,
     last_seq  INTEGER NOT NULL,
     chain     BLOB    NOT NULL,
-    floor_seq INTEGER NOT NULL
+    floor_seq INTEGER NOT NULL,
+    -- When the writer last showed that it lives, and how often it does.
+    heartbeat_ns       INTEGER NOT NULL,
+    heartbeat_every_ns INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE place (
@@ -64,7 +67,7 @@ CREATE TABLE batch (
 
 -- The views: computed from the log, disposable, each with the seq that it has reached.
 
-CREATE TABLE residency (
+CREATE TABLE open_residency (
     stream     INTEGER NOT NULL,
     chunk      INTEGER NOT NULL,
     place      INTEGER NOT NULL,
@@ -72,10 +75,11 @@ CREATE TABLE residency (
     opened_ns  INTEGER NOT NULL,
     flags      INTEGER NOT NULL,
     stores     INTEGER NOT NULL,
+    confirmed  INTEGER NOT NULL,
     PRIMARY KEY (stream, chunk, place)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE lifecycle (
+CREATE TABLE closed_residency (
     stream     INTEGER NOT NULL,
     closed_seq INTEGER NOT NULL,
     chunk      INTEGER NOT NULL,
@@ -89,7 +93,7 @@ CREATE TABLE lifecycle (
     PRIMARY KEY (stream, closed_seq, chunk, place)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX lifecycle_by_chunk ON lifecycle (stream, chunk);
+CREATE INDEX closed_residency_by_chunk ON closed_residency (stream, chunk);
 
 CREATE TABLE position (
     stream INTEGER NOT NULL,
@@ -152,59 +156,190 @@ BEGIN
     VALUES (NEW.stream, NEW.first_seq, NEW.last_seq, NEW.epoch, NEW.time_ns, NEW.uptime_ns, NEW.handed_out,
             NEW.sums, NEW.chain);
     UPDATE position SET seq = NEW.last_seq WHERE stream = NEW.stream;
-    UPDATE stream SET last_seq = NEW.last_seq, chain = NEW.chain WHERE stream = NEW.stream;
+    UPDATE stream SET last_seq = NEW.last_seq, chain = NEW.chain, heartbeat_ns = NEW.time_ns WHERE stream = NEW.stream;
 END;
 
 -- The rule of residency (eventstore/domain/residency.py) for the views. Kinds and reasons are numbered there.
 
 CREATE TRIGGER residency_stored AFTER INSERT ON event WHEN NEW.kind = 3
 BEGIN
-    INSERT INTO residency (stream, chunk, place, opened_seq, opened_ns, flags, stores)
-    VALUES (NEW.stream, NEW.chunk, NEW.place, NEW.seq, NEW.time_ns, NEW.flags, 1)
-    ON CONFLICT (stream, chunk, place) DO UPDATE SET stores = stores + (excluded.flags & 2 = 0);
+    INSERT INTO open_residency (stream, chunk, place, opened_seq, opened_ns, flags, stores, confirmed)
+    VALUES (NEW.stream, NEW.chunk, NEW.place, NEW.seq, NEW.time_ns, NEW.flags, 1, 1)
+    ON CONFLICT (stream, chunk, place) DO UPDATE SET stores = stores + (excluded.flags & 2 = 0), confirmed = 1;
 END;
 
 CREATE TRIGGER residency_ended AFTER INSERT ON event WHEN NEW.kind IN (4, 5)
 BEGIN
-    INSERT INTO lifecycle (stream, closed_seq, chunk, place, opened_seq, opened_ns, flags, stores, closed_ns, reason)
+    INSERT INTO closed_residency (stream, closed_seq, chunk, place, opened_seq, opened_ns, flags, stores, closed_ns, reason)
     SELECT stream, NEW.seq, chunk, place, opened_seq, opened_ns, flags, stores, NEW.time_ns,
            CASE
                WHEN NEW.kind = 5 THEN NEW.flags
                WHEN NEW.flags & 1 THEN 3
-               WHEN EXISTS (SELECT 1 FROM residency AS other
+               WHEN EXISTS (SELECT 1 FROM open_residency AS other
                             WHERE other.stream = NEW.stream AND other.chunk = NEW.chunk AND other.place <> NEW.place)
                THEN 2
                ELSE 1
            END
-    FROM residency WHERE stream = NEW.stream AND chunk = NEW.chunk AND place = NEW.place;
-    DELETE FROM residency WHERE stream = NEW.stream AND chunk = NEW.chunk AND place = NEW.place;
+    FROM open_residency WHERE stream = NEW.stream AND chunk = NEW.chunk AND place = NEW.place;
+    DELETE FROM open_residency WHERE stream = NEW.stream AND chunk = NEW.chunk AND place = NEW.place;
 END;
 
 CREATE TRIGGER residency_ended_together AFTER INSERT ON event WHEN NEW.kind IN (1, 7)
 BEGIN
-    INSERT INTO lifecycle (stream, closed_seq, chunk, place, opened_seq, opened_ns, flags, stores, closed_ns, reason)
+    INSERT INTO closed_residency (stream, closed_seq, chunk, place, opened_seq, opened_ns, flags, stores, closed_ns, reason)
     SELECT r.stream, NEW.seq, r.chunk, r.place, r.opened_seq, r.opened_ns, r.flags, r.stores, NEW.time_ns,
            json_extract(ended.value, '$.reason')
     FROM payload AS p
     JOIN json_each(CAST(p.body AS TEXT), '$.ends') AS ended
-    JOIN residency AS r ON r.stream = NEW.stream AND r.place = json_extract(ended.value, '$.place')
+    JOIN open_residency AS r ON r.stream = NEW.stream AND r.place = json_extract(ended.value, '$.place')
     WHERE p.stream = NEW.stream AND p.chunk = 0 AND p.seq = NEW.seq;
-    DELETE FROM residency
+    DELETE FROM open_residency
     WHERE stream = NEW.stream AND place IN (
         SELECT json_extract(ended.value, '$.place')
         FROM payload AS p JOIN json_each(CAST(p.body AS TEXT), '$.ends') AS ended
         WHERE p.stream = NEW.stream AND p.chunk = 0 AND p.seq = NEW.seq
     );
+    -- What survived where the tier will be asked is unconfirmed until it has answered.
+    UPDATE open_residency SET confirmed = 0
+    WHERE stream = NEW.stream AND place IN (
+        SELECT asked.value
+        FROM payload AS p JOIN json_each(CAST(p.body AS TEXT), '$.unconfirmed') AS asked
+        WHERE p.stream = NEW.stream AND p.chunk = 0 AND p.seq = NEW.seq
+    );
+END;
+
+CREATE TRIGGER residency_confirmed AFTER INSERT ON event WHEN NEW.kind = 6
+BEGIN
+    UPDATE open_residency SET confirmed = 1
+    WHERE stream = NEW.stream AND chunk = NEW.chunk AND place = NEW.place;
 END;
 
 -- A chunk described after it was announced as a placeholder is announced again, in full.
 CREATE TRIGGER residency_described AFTER INSERT ON event WHEN NEW.kind = 2 AND NEW.chunk <> NEW.seq
 BEGIN
-    UPDATE residency SET flags = flags & ~4
+    UPDATE open_residency SET flags = flags & ~4
     WHERE stream = NEW.stream AND chunk = NEW.chunk AND flags & 4
       AND EXISTS (SELECT 1 FROM payload
                   WHERE stream = NEW.stream AND chunk = NEW.chunk AND seq = NEW.seq AND length(body) > 0);
 END;
+
+-- For people. Docs: docs/sql.md, column by column.
+
+CREATE VIEW streams AS
+SELECT s.name AS stream,
+       -- Three missed heartbeats and no word of an end: nobody writes this stream any more.
+       CASE
+           WHEN s.epoch = 0 OR (SELECT e.kind FROM event AS e WHERE e.stream = s.stream AND e.seq = s.last_seq) = 9
+           THEN 'ended'
+           WHEN CAST(strftime('%s', 'now') AS INTEGER) * 1000000000 - s.heartbeat_ns <= 3 * s.heartbeat_every_ns + 1000000000
+           THEN 'live'
+           ELSE 'silent'
+       END AS state,
+       s.epoch AS epoch,
+       s.floor_seq AS floor_seq,
+       s.last_seq AS last_seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', s.heartbeat_ns / 1e9, 'unixepoch') AS heartbeat,
+       s.heartbeat_ns AS heartbeat_ns
+FROM stream AS s;
+
+CREATE VIEW residency AS
+SELECT w.stream AS stream,
+       w.state AS state,
+       lower(hex(c."key")) AS "key",
+       p.medium AS medium,
+       p.ownership AS ownership,
+       CASE r.flags >> 3 & 3 WHEN 1 THEN 'LOCAL' WHEN 2 THEN 'REMOTE' END AS locality,
+       r.opened_seq AS opened_seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', r.opened_ns / 1e9, 'unixepoch') AS opened,
+       r.opened_ns AS opened_ns,
+       r.confirmed AS confirmed,
+       r.flags >> 2 & 1 AS placeholder,
+       r.stores AS stores,
+       r.chunk AS chunk
+FROM open_residency AS r
+JOIN stream AS s ON s.stream = r.stream
+JOIN streams AS w ON w.stream = s.name
+JOIN chunk AS c ON c.stream = r.stream AND c.chunk = r.chunk
+JOIN place AS p ON p.stream = r.stream AND p.place = r.place;
+
+CREATE VIEW lifecycle AS
+SELECT s.name AS stream,
+       lower(hex(c."key")) AS "key",
+       p.medium AS medium,
+       p.ownership AS ownership,
+       CASE r.flags >> 3 & 3 WHEN 1 THEN 'LOCAL' WHEN 2 THEN 'REMOTE' END AS locality,
+       r.opened_seq AS opened_seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', r.opened_ns / 1e9, 'unixepoch') AS opened,
+       r.opened_ns AS opened_ns,
+       r.closed_seq AS closed_seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', r.closed_ns / 1e9, 'unixepoch') AS closed,
+       r.closed_ns AS closed_ns,
+       (r.closed_ns - r.opened_ns) / 1e9 AS seconds,
+       CASE r.reason
+           WHEN 1 THEN 'evicted' WHEN 2 THEN 'demoted' WHEN 3 THEN 'metadata_only' WHEN 4 THEN 'engine_restart'
+           WHEN 5 THEN 'config_changed' WHEN 6 THEN 'tier_removed' WHEN 7 THEN 'cache_reset' WHEN 8 THEN 'missing'
+           WHEN 9 THEN 'expired' WHEN 10 THEN 'restated'
+       END AS reason,
+       r.flags >> 2 & 1 AS placeholder,
+       r.stores AS stores,
+       r.chunk AS chunk
+FROM (
+    SELECT stream, chunk, place, opened_seq, opened_ns, closed_seq, closed_ns, reason, flags, stores
+    FROM closed_residency
+    UNION ALL
+    SELECT stream, chunk, place, opened_seq, opened_ns, NULL, NULL, NULL, flags, stores FROM open_residency
+) AS r
+JOIN stream AS s ON s.stream = r.stream
+JOIN chunk AS c ON c.stream = r.stream AND c.chunk = r.chunk
+JOIN place AS p ON p.stream = r.stream AND p.place = r.place;
+
+CREATE VIEW chunks AS
+SELECT s.name AS stream,
+       lower(hex(c."key")) AS "key",
+       c.wire AS wire,
+       c.chunk AS first_seq,
+       (SELECT count(*) FROM open_residency AS r WHERE r.stream = c.stream AND r.chunk = c.chunk) AS places,
+       (SELECT max(p.seq) FROM payload AS p
+        WHERE p.stream = c.stream AND p.chunk = c.chunk AND length(p.body) > 0) AS described_seq,
+       c.chunk AS chunk
+FROM chunk AS c
+JOIN stream AS s ON s.stream = c.stream;
+
+CREATE VIEW epochs AS
+SELECT s.name AS stream,
+       json_extract(CAST(p.body AS TEXT), '$.epoch') AS epoch,
+       e.seq AS started_seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', e.time_ns / 1e9, 'unixepoch') AS started,
+       e.time_ns AS started_ns,
+       (SELECT max(b.last_seq) FROM batch AS b WHERE b.stream = e.stream AND b.epoch = json_extract(CAST(p.body AS TEXT), '$.epoch'))
+           AS last_seq,
+       EXISTS (SELECT 1 FROM payload AS q JOIN event AS z ON z.stream = q.stream AND z.seq = q.seq
+               WHERE q.stream = e.stream AND q.chunk = 0 AND z.kind = 9
+                 AND json_extract(CAST(q.body AS TEXT), '$.epoch') = json_extract(CAST(p.body AS TEXT), '$.epoch'))
+           AS ended_cleanly,
+       json_extract(CAST(p.body AS TEXT), '$.host') AS host,
+       json_extract(CAST(p.body AS TEXT), '$.pid') AS pid,
+       json_extract(CAST(p.body AS TEXT), '$.boot_id') AS boot_id,
+       json_extract(CAST(p.body AS TEXT), '$.announce') AS announce,
+       CAST(p.body AS TEXT) AS body
+FROM payload AS p
+JOIN event AS e ON e.stream = p.stream AND e.seq = p.seq AND e.kind = 1
+JOIN stream AS s ON s.stream = p.stream
+WHERE p.chunk = 0;
+
+CREATE VIEW gaps AS
+SELECT s.name AS stream,
+       e.seq AS seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', e.time_ns / 1e9, 'unixepoch') AS time,
+       e.time_ns AS time_ns,
+       json_extract(CAST(p.body AS TEXT), '$.lost') AS lost,
+       strftime('%Y-%m-%dT%H:%M:%fZ', json_extract(CAST(p.body AS TEXT), '$.since_ns') / 1e9, 'unixepoch') AS since,
+       json_extract(CAST(p.body AS TEXT), '$.since_ns') AS since_ns,
+       json_extract(CAST(p.body AS TEXT), '$.reason') AS reason
+FROM payload AS p
+JOIN event AS e ON e.stream = p.stream AND e.seq = p.seq AND e.kind = 8
+JOIN stream AS s ON s.stream = p.stream
+WHERE p.chunk = 0;
 
 -- The log as a person reads it.
 CREATE VIEW events AS
@@ -238,5 +373,5 @@ FROM event AS e
 JOIN stream AS s ON s.stream = e.stream
 LEFT JOIN chunk AS c ON e.chunk > 0 AND c.stream = e.stream AND c.chunk = e.chunk
 LEFT JOIN place AS p ON e.place > 0 AND p.stream = e.stream AND p.place = e.place
-LEFT JOIN lifecycle AS l ON e.kind = 4 AND l.stream = e.stream AND l.closed_seq = e.seq
+LEFT JOIN closed_residency AS l ON e.kind = 4 AND l.stream = e.stream AND l.closed_seq = e.seq
                         AND l.chunk = e.chunk AND l.place = e.place;
