@@ -87,10 +87,7 @@ class Fold:
     def apply(self, event: Event) -> list[Closed]:
         """Take in one event; returns what it ended, in order of chunk and place."""
         if event.kind in (Kind.EPOCH_STARTED, Kind.CACHE_RESET):
-            reasons = {end.place: end.reason for end in decode_body(event.body).ends}
-            return (
-                [self._close(event, r, reasons[r.place]) for r in list(self) if r.place in reasons] if reasons else []
-            )
+            return self._apply_to_all(event)
         if event.kind is Kind.CHUNK_DESCRIBED and event.body:
             for residency in self.open.get(event.chunk, {}).values():
                 # Once described, the chunk is announced again in full, so it is no placeholder any more.
