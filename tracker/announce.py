@@ -29,6 +29,8 @@ class Member(msgspec.Struct):
     locality: str | None
     credits: int
     resident: bool
+    #: Its tier has been asked and has not answered yet.
+    asked: bool = False
 
 
 class Announcements:
@@ -39,6 +41,7 @@ class Announcements:
         self._queue: deque[int] = deque()
         self._families: dict[int, list[Member]] = {}
         self._by_hash: dict[tuple[int, WireHash], int] = {}
+        self._unanswered: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._families)
@@ -51,13 +54,18 @@ class Announcements:
         self._queue.clear()
         self._families.clear()
         self._by_hash.clear()
+        self._unanswered.clear()
 
     def wait(self, members: Iterable[Member]) -> None:
         """Line up `members`, family by family, for `next` and `before`."""
         self.clear()
         self._families = {number: family for number, family in enumerate(self.families(members))}
-        self._queue.extend(self._families)
         for number, family in self._families.items():
+            asked = sum(member.asked for member in family)
+            if asked:
+                self._unanswered[number] = asked
+            else:
+                self._queue.append(number)
             for member in family:
                 for one in self._publisher.members(member.key, member.packed):
                     self._by_hash[member.place.number, one] = number
@@ -70,6 +78,28 @@ class Announcements:
             if number is not None and number in self._families:
                 out += self.tell(self._families.pop(number))
         return out
+
+    def answered(self, place: PlaceState, key: bytes, packed: bytes, *, found: bool) -> bool:
+        """The tier said whether a chunk is there. Returns whether its family still waits, and so will tell of it."""
+        number = self._by_hash.get((place.number, self._publisher.members(key, packed)[-1]))
+        family = self._families.get(number) if number is not None else None
+        if family is None or number is None:
+            return False
+        for member in family:
+            if member.key == key:
+                member.resident = member.resident and found
+                if member.asked:
+                    member.asked = False
+                    self._unanswered[number] -= 1
+        if not self._unanswered.get(number, 1):
+            del self._unanswered[number]
+            self._queue.append(number)
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """Whether `next` has something to tell."""
+        return bool(self._queue)
 
     def next(self, chunks: int) -> list[Any]:
         """The next families, until at least `chunks` chunks are told; a family is never split."""

@@ -130,12 +130,15 @@ class Outbox:
         waiting, out = self._waiting, []
         while waiting:
             step = waiting[0]
-            if not (step.committed or self._publish == "at_once" or self._is_degraded(step)):
+            if not self._may_go(step):
                 break
             waiting.popleft()
             self.handed_ticket = step.ticket
             out += step.out
         return out
+
+    def _may_go(self, step: Step) -> bool:
+        return step.committed or self._publish == "at_once" or self._is_degraded(step)
 
     def _is_degraded(self, step: Step) -> bool:
         """Whether the store has not taken a commit for too long, so that events go out without one."""
@@ -151,6 +154,11 @@ class Outbox:
             self._committed_when_degraded = self.committed_events
             return True
         return False
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `collect` would hand something out."""
+        return bool(self._waiting) and self._may_go(self._waiting[0])
 
     @property
     def waiting(self) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from eventstore.domain.events import End, Kind, Reason, StreamBody, locality_of
 from eventstore.domain.residency import Resident
 from tracker.announce import Announcements, Member
+from tracker.confirm import Asked, Confirmation
 from tracker.index import Chunk, Index
 from tracker.outbox import Control, Step
 from tracker.places import Places, PlaceState
@@ -52,6 +53,7 @@ class Retelling:
         self.active = False
         self._settings, self._index, self._places, self._publisher = settings, index, places, publisher
         self._families = Announcements(publisher)
+        self.confirmation = Confirmation(settings, index, places, publisher, self._families)
         self._generation = 0
         self._noted: dict[tuple[int, bytes], _Live] | None = None
 
@@ -65,10 +67,19 @@ class Retelling:
         """Whether the writer has yet to say what survived a reset."""
         return self._noted is not None
 
-    def restarted(self, survivors: Iterable[Member]) -> None:
-        """Line up what survived the restart."""
+    def restarted(self, survivors: Iterable[Member], asked: dict[tuple[int, bytes], Asked]) -> None:
+        """Line up what survived the restart. `asked`: those of all survivors whose tier is being asked."""
         self._families.wait(survivors)
-        self.active = bool(self._families)
+        self.confirmation.begin(asked)
+        self._update_active()
+
+    def _update_active(self) -> None:
+        self.active = bool(self._families or self.confirmation) or self._noted is not None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next call has something to say that no engine event brings."""
+        return bool(self.loaded or self.confirmation.answers or self._families.ready)
 
     def tell_now(self, members: list[Member]) -> list[Any]:
         """All of `members` at once: whatever shares a hash with one of them is among them."""
@@ -84,9 +95,9 @@ class Retelling:
         mode = self._settings.announce
         wanted = mode == "full" or (mode == "closes" and any(not state.announces for state in ending))
         self._noted = {} if wanted and logging else None
-        self.active = self._noted is not None
+        self._update_active()
         body = StreamBody(ends=[End(state.number, Reason.CACHE_RESET) for state in ending])
-        step.controls.append(Control(Kind.CACHE_RESET, body, self._generation if self.active else 0))
+        step.controls.append(Control(Kind.CACHE_RESET, body, self._generation if self.awaiting else 0))
 
     def _end(self, step: Step, state: PlaceState) -> None:
         index, gone = self._index, []
@@ -107,7 +118,13 @@ class Retelling:
             if loaded.generation == self._generation and self._noted is not None:
                 self._line_up(step, loaded, self._noted)
                 self._noted = None
-                self.active = bool(self._families)
+        if self.confirmation:
+            self.confirmation.apply(step, self._missing)
+        self._update_active()
+
+    def _missing(self, place: PlaceState, key: bytes, chunk: Chunk) -> None:
+        if self._noted is not None:
+            self.live(place, key, chunk, None, stored=False)
 
     def _line_up(self, step: Step, loaded: Loaded, noted: dict[tuple[int, bytes], _Live]) -> None:
         members: dict[tuple[int, bytes], Member] = {}
@@ -132,13 +149,14 @@ class Retelling:
 
     def live(self, place: PlaceState, key: bytes, chunk: Chunk, locality: str | None, *, stored: bool) -> list[Any]:
         """What must be published before this live event, if anything."""
+        self.confirmation.noticed(place, key)
         noted = self._noted
         if noted is None:
             return self._families.before(place, key, chunk.packed)
         found = noted.get((place.number, key))
         if found is None:
             if len(noted) >= MOST_NOTED:
-                self._noted, self.active = None, False
+                self._noted = None
                 self.given_up += 1
                 return []
             found = noted[place.number, key] = _Live(0, stored, locality, chunk.packed)
@@ -149,7 +167,7 @@ class Retelling:
     def next(self) -> list[Any]:
         """The next survivors, a bounded number a call."""
         out = self._families.next(self._settings.survivors_a_call)
-        self.active = bool(self._families) or self._noted is not None
+        self._update_active()
         return out
 
     def described(self, place: PlaceState, key: bytes, chunk: Chunk) -> list[Any]:

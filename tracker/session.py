@@ -6,7 +6,7 @@ The one place that opens a tracker, for the connector and for the command line a
 import os
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -16,6 +16,8 @@ from eventstore.domain.events import Kind, StreamBody
 from eventstore.recovery.epoch import Opened, Opening, open_epoch
 from eventstore.recovery.restore import newest_descriptions, residents, touched
 from tracker.announce import Member, related
+from tracker.checker import Check, Checker
+from tracker.confirm import Asked
 from tracker.index import Chunk
 from tracker.outbox import Control, Step
 from tracker.places import Places
@@ -40,9 +42,14 @@ class Session:
         publisher: Publisher | None = None,
         *,
         store_token_ids: bool = True,
+        flush_interval_s: float = 0.0,
+        checks: Mapping[str, Check] | None = None,
         now_ns: Callable[[], int] = clock.wall_ns,
     ) -> None:
-        """Open the next epoch of the stream, restore memory, start the writer. Raises `StoreError`."""
+        """Open the next epoch of the stream, restore memory, start the writer. Raises `StoreError`.
+
+        `checks`: by place (`str(place)`), how its tier is asked what is there; `opening.checked` names the same.
+        """
         self._engine = engine
         publisher = publisher or Publisher()
         with engine.begin() as connection:
@@ -50,18 +57,33 @@ class Session:
         places = Places(settings.policies, self.opened.places)
         self.tracker = Tracker(settings, places, publisher, now_ns)
         with engine.connect() as connection:
-            first = self._restore(connection, settings, places, publisher)
+            first = self._restore(connection, settings, places, publisher, checks or {})
         # It is handed out before all else, and with it everything up to the epoch's beginning is told.
         self.writer = Writer(
-            engine, self.opened, self.tracker.outbox, self.tracker.retelling, store_token_ids=store_token_ids
+            engine,
+            self.opened,
+            self.tracker.outbox,
+            self.tracker.retelling,
+            store_token_ids=store_token_ids,
+            flush_interval_s=flush_interval_s,
         )
         self.writer.told(self.tracker.say_first(first))
         self.writer.start()
+        self.checker.start()
 
-    def _restore(self, connection: Connection, settings: Settings, places: Places, publisher: Publisher) -> list[Any]:
+    def _restore(
+        self,
+        connection: Connection,
+        settings: Settings,
+        places: Places,
+        publisher: Publisher,
+        checks: Mapping[str, Check],
+    ) -> list[Any]:
         """Fill memory from the views; returns what consumers are told first."""
         index, stream = self.tracker.index, self.opened.stream
         survivors: list[Member] = []
+        asked: dict[tuple[int, bytes], Asked] = {}
+        questions: dict[int, tuple[Check, list[bytes]]] = {}
         for found in residents(connection, stream):
             state = places.by_number[found.place]
             if state.announces:
@@ -69,14 +91,22 @@ class Session:
                 if chunk is None:
                     chunk = index.chunks[found.key] = Chunk(found.packed, number=found.number)
                 chunk.resident |= state.bit
+            survivor = member(state, found, resident=True)
+            check = checks.get(str(state.place))
+            if check is not None:
+                survivor.asked = True
+                asked[state.number, found.key] = Asked(found.number, survivor)
+                questions.setdefault(state.number, (check, []))[1].append(found.key)
             if settings.announce != "none":
-                survivors.append(member(state, found, resident=True))
+                survivors.append(survivor)
         for number, key, packed in newest_descriptions(connection, stream):
             if not index.has_room(packed):
                 break
             if key not in index.chunks:
                 index.retain_older(key, Chunk(packed, number=number))
+        self.checker = Checker(questions, self.tracker.retelling.confirmation.answers)
         if settings.announce == "none":
+            self.tracker.retelling.restarted([], asked)
             return []
         there = {(one.place.number, one.key) for one in survivors}
         moved = [
@@ -86,8 +116,7 @@ class Session:
         moved_at = {(one.place.number, one.key) for one in moved}
         others = (one for one in survivors if (one.place.number, one.key) not in moved_at)
         kin, rest = related(publisher, moved, others)
-        if settings.announce == "full":
-            self.tracker.retelling.restarted(rest)
+        self.tracker.retelling.restarted(rest if settings.announce == "full" else [], asked)
         return self.tracker.retelling.tell_now(moved + kin)
 
     def settle(self, timeout_s: float = 60.0) -> bool:
@@ -99,6 +128,7 @@ class Session:
 
     def close(self, reason: str = "shutdown", deadline_s: float = CLOSE_DEADLINE_S) -> bool:
         """End the epoch and stop the writer; returns whether everything was committed before the deadline."""
+        self.checker.stop()
         step = Step(0, clock.wall_ns())
         step.controls.append(Control(Kind.EPOCH_ENDED, StreamBody(epoch=self.opened.epoch, reason=reason)))
         self.tracker.offer_last(step)
@@ -106,6 +136,7 @@ class Session:
 
     def abandon(self, deadline_s: float = CLOSE_DEADLINE_S) -> None:
         """Stop the writer without a word to the log, as a crash would."""
+        self.checker.stop()
         self.writer.stop(deadline_s)
 
 

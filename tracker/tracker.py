@@ -139,7 +139,25 @@ class Tracker(Queries):
     def is_quiet(self) -> bool:
         """Whether nothing waits to be committed, handed out or announced."""
         outbox, retelling = self.outbox, self.retelling
-        return not (self._step.described or outbox.backlog or outbox.waiting or retelling.waiting or retelling.awaiting)
+        return not (
+            self._step.described
+            or outbox.backlog
+            or outbox.waiting
+            or retelling.waiting
+            or retelling.awaiting
+            or retelling.confirmation
+        )
+
+    @property
+    def has_something_to_say(self) -> bool:
+        """Whether a further call is wanted though no engine event brings one: for an engine that is idle."""
+        outbox, retelling = self.outbox, self.retelling
+        return bool(outbox.waiting or retelling.waiting or retelling.awaiting or retelling.confirmation)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether that further call would bring something right now."""
+        return self.outbox.has_ready or self.retelling.has_news
 
     def offer_last(self, step: Step) -> None:
         """Offer what was recorded so far and then `step`."""
@@ -208,6 +226,8 @@ class Tracker(Queries):
                 start, current = at, this
             run.append(chunk)
             if this & _REPEATED:
+                if telling:
+                    self.retelling.confirmation.noticed(place, key)
                 continue
             if telling:
                 out += self.retelling.live(place, key, chunk, locality, stored=True)
@@ -258,10 +278,14 @@ class Tracker(Queries):
                     by_group[key[-GROUP_BYTES:]] = members(key, chunk.packed)
                 else:
                     hashes += members(key, chunk.packed)
+            elif not metadata_only:
+                # What is left out keeps its group's turn: the removals come in the order of upstream's.
+                by_group.setdefault(key[-GROUP_BYTES:], [])
         _cut(step, current, keys, start, len(keys), run)
         for group, hashes in by_group.items():
-            number = int.from_bytes(group, "big")
-            step.out.append(self.publisher.remove(hashes, place.word, number, place.place.ownership, locality))
+            if hashes:
+                number = int.from_bytes(group, "big")
+                step.out.append(self.publisher.remove(hashes, place.word, number, place.place.ownership, locality))
 
     def _announce_described(self, step: Step) -> None:
         """What consumers know by a placeholder is announced again: the placeholder's removal, then the full store."""

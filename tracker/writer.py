@@ -37,7 +37,14 @@ class Writer(threading.Thread):
     """Commits steps until it is closed, fenced out or killed."""
 
     def __init__(
-        self, engine: Engine, opened: Opened, outbox: Outbox, retelling: Retelling, *, store_token_ids: bool
+        self,
+        engine: Engine,
+        opened: Opened,
+        outbox: Outbox,
+        retelling: Retelling,
+        *,
+        store_token_ids: bool = True,
+        flush_interval_s: float = 0.0,
     ) -> None:
         super().__init__(name="kvledger-writer", daemon=True)
         self.last_seq = opened.seq
@@ -48,6 +55,7 @@ class Writer(threading.Thread):
         self.trouble = ""
         self._engine, self._opened, self._outbox, self._retelling = engine, opened, outbox, retelling
         self._store_token_ids = store_token_ids
+        self._flush_interval_s = flush_interval_s
         self._heartbeat_every_s = opened.heartbeat_every_ns / 1e9 or None
         self._chain = opened.chain
         self._place_sums = {row.number: _sum_of(row) for row in opened.places}
@@ -106,6 +114,8 @@ class Writer(threading.Thread):
                 return steps, True
             steps.append(step)
             count += step.count
+            if len(steps) == 1 and self._flush_interval_s:
+                self._stopping.wait(self._flush_interval_s)
             if any(control.survivors_for for control in step.controls):
                 break
         return steps, False

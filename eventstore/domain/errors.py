@@ -5,6 +5,7 @@ LedgerError
 │   └── TraceError       a line of a recorded trace that cannot be run
 ├── StoreError           the store itself
 │   ├── StoreUnusable    cannot be opened, read or written
+│   │   └── StoreDamaged the file is no database, or its content does not hold together
 │   ├── StoreOutdated    older than the code: migrate it
 │   ├── StoreTooNew      written by a newer kvledger
 │   ├── StoreBusy        another process holds the lock; a retry can succeed
@@ -40,6 +41,10 @@ class StoreError(LedgerError):
 
 class StoreUnusable(StoreError):
     """The store cannot be opened, read or written."""
+
+
+class StoreDamaged(StoreUnusable):
+    """The file is no database, or its content does not hold together."""
 
 
 class StoreOutdated(StoreError):

@@ -12,7 +12,7 @@ from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import Connection, ExceptionContext
 from sqlalchemy.pool import NullPool
 
-from eventstore.domain.errors import LedgerError, StoreBusy, StoreFull, StoreUnusable
+from eventstore.domain.errors import LedgerError, StoreBusy, StoreDamaged, StoreFull, StoreUnusable
 from eventstore.storage.url import parse_store, show, store_path
 
 Synchronous = Literal["normal", "full"]
@@ -109,9 +109,11 @@ def _translated(error: BaseException, shown: str) -> LedgerError | None:
         return StoreBusy(f"store {shown}: another process holds its lock; try again when that one is done")
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"store {shown}: no room left on the device or in the database; free some and go on")
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreDamaged(f"store {shown} is not an SQLite database; name another file")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreDamaged(f"store {shown} is damaged; run `kvledger verify`, or restore a backup")
     known = {
-        sqlite3.SQLITE_NOTADB: "is not an SQLite database; name another file",
-        sqlite3.SQLITE_CORRUPT: "is damaged; run `kvledger verify`, or restore a backup",
         sqlite3.SQLITE_READONLY: "is read-only; make it and its folder writable",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that the file and its folder exist and may be used",
     }

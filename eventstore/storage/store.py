@@ -52,6 +52,17 @@ def open_for_writing(
         raise
 
 
+def prepare_folder(store: str) -> None:
+    """Make the folder that the store will be in. Raises `StoreUnusable` where it, or the store, cannot be written."""
+    url = parse_store(store)
+    path = store_path(url)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnusable(f"store {show(url)}: its folder cannot be created: {error.strerror}") from None
+    _check_writable(path, show(url))
+
+
 def _check_writable(path: Path, shown: str) -> None:
     if path.exists() and not path.is_file():
         raise StoreUnusable(f"store {shown}: this is no file; name an SQLite database")

@@ -1,5 +1,6 @@
 """Which store a user means; changes when another kind of address is accepted."""
 
+import re
 from pathlib import Path
 
 from platformdirs import user_state_path
@@ -9,9 +10,10 @@ from sqlalchemy.exc import ArgumentError
 from eventstore.domain.errors import BadInput, StoreUnusable
 
 
-def default_store() -> str:
-    """The store used where none is named: a file in the user's state folder."""
-    return str(user_state_path("kvledger") / "kvledger.db")
+def default_store(stream: str | None = None) -> str:
+    """The store used where none is named: a file in the user's state folder, one a stream where `stream` is given."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", stream).strip("_.") if stream is not None else "kvledger"
+    return str(user_state_path("kvledger") / f"{name or 'kvledger'}.db")
 
 
 def parse_store(text: str) -> URL:
