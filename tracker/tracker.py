@@ -163,6 +163,7 @@ class Tracker(Queries):
         """Offer what was recorded so far and then `step`."""
         if self._step.described:
             self._flush_records()
+        step.count += len(step.controls)
         self.outbox.offer(step)
 
     # The rule, in bits.
