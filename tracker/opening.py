@@ -65,18 +65,20 @@ def open_stream(
     lock = StreamLock(path, stream, configuration.takeover_wait_s)
     try:
         try:
-            engine, session = _open(configuration, stream, engineside, store)
+            engine, session = _open(configuration, stream, engineside, store, warn)
         except StoreDamaged as error:
             aside = _move_aside(path)
             warn(f"{error}. It was moved to {aside}, and a new store begun: what the old one knew is not recovered")
-            engine, session = _open(configuration, stream, engineside, store)
+            engine, session = _open(configuration, stream, engineside, store, warn)
     except BaseException:
         lock.release()
         raise
     return Ledger(session, engine, lock, store)
 
 
-def _open(configuration: Configuration, stream: str, engineside: Engineside, store: str) -> tuple[Engine, Session]:
+def _open(
+    configuration: Configuration, stream: str, engineside: Engineside, store: str, warn: Callable[[str], None]
+) -> tuple[Engine, Session]:
     engine, _ = open_for_writing(store, synchronous=configuration.synchronous)
     opening = this_process(
         stream,
@@ -97,6 +99,7 @@ def _open(configuration: Configuration, stream: str, engineside: Engineside, sto
             store_token_ids=configuration.store_token_ids,
             flush_interval_s=configuration.flush_interval_ms / 1000,
             checks=engineside.checks,
+            warn=warn,
         )
     except BaseException:
         engine.dispose()

@@ -45,10 +45,12 @@ class Session:
         flush_interval_s: float = 0.0,
         checks: Mapping[str, Check] | None = None,
         now_ns: Callable[[], int] = clock.wall_ns,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Open the next epoch of the stream, restore memory, start the writer. Raises `StoreError`.
 
         `checks`: by place (`str(place)`), how its tier is asked what is there; `opening.checked` names the same.
+        `warn` is told when the store stops taking commits, and when it takes them again.
         """
         self._engine = engine
         publisher = publisher or Publisher()
@@ -66,6 +68,7 @@ class Session:
             self.tracker.retelling,
             store_token_ids=store_token_ids,
             flush_interval_s=flush_interval_s,
+            warn=warn,
         )
         self.writer.told(self.tracker.say_first(first))
         self.writer.start()

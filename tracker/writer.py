@@ -6,6 +6,7 @@ It alone writes. Whatever goes wrong with the store ends here: it is counted and
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine
 
@@ -45,6 +46,7 @@ class Writer(threading.Thread):
         *,
         store_token_ids: bool = True,
         flush_interval_s: float = 0.0,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(name="kvledger-writer", daemon=True)
         self.last_seq = opened.seq
@@ -56,6 +58,7 @@ class Writer(threading.Thread):
         self._engine, self._opened, self._outbox, self._retelling = engine, opened, outbox, retelling
         self._store_token_ids = store_token_ids
         self._flush_interval_s = flush_interval_s
+        self._warn = warn
         self._heartbeat_every_s = opened.heartbeat_every_ns / 1e9 or None
         self._chain = opened.chain
         self._place_sums = {row.number: _sum_of(row) for row in opened.places}
@@ -124,8 +127,7 @@ class Writer(threading.Thread):
         try:
             heartbeat(self._connected(), self._opened.stream, self._opened.epoch, clock.wall_ns())
         except StoreError as error:
-            self.failures += 1
-            self.trouble = str(error)
+            self._note_failure(error)
             self._disconnect()
 
     def _commit(self, steps: list[Step]) -> None:
@@ -140,8 +142,7 @@ class Writer(threading.Thread):
                 break
             except StoreError as error:
                 # Out of reach for now: drop the connection, wait, send the same batch again.
-                self.failures += 1
-                self.trouble = str(error)
+                self._note_failure(error)
                 self._disconnect()
                 if self._stopping.wait(pause) or self._outbox.closed_reason is not None:
                     return
@@ -153,12 +154,22 @@ class Writer(threading.Thread):
             except Exception as error:  # noqa: BLE001 - a defect of ours must not take the engine down either
                 self._give_up(f"internal error: {error!r}")
                 return
-        self.trouble = ""
+        if self.trouble:
+            self.trouble = ""
+            self._warn("the store takes commits again")
         self._committed(batch, steps)
+
+    def _note_failure(self, error: StoreError) -> None:
+        """Count every failure; say the first of a row, so that a retry loop floods no log."""
+        self.failures += 1
+        if not self.trouble:
+            self._warn(f"{error}; events go on in memory, and are logged once the store takes them")
+        self.trouble = str(error)
 
     def _give_up(self, why: str) -> None:
         self.trouble = why
         self._outbox.closed_reason = why
+        self._warn(f"{why}; nothing more is logged")
         self._disconnect()
         with self._idle:
             self._idle.notify_all()
@@ -186,8 +197,7 @@ class Writer(threading.Thread):
             ended = ended_by(connection, self._opened.stream, self.last_seq)
             self._retelling.loaded.append(Loaded(generation, survivors, ended))
         except StoreError as error:
-            self.failures += 1
-            self.trouble = str(error)
+            self._note_failure(error)
 
     def _connected(self) -> Connection:
         if self._connection is None:

@@ -107,6 +107,7 @@ class StreamBody(msgspec.Struct, frozen=True, omit_defaults=True):
     fingerprint: dict[str, Any] = {}
     policies: dict[str, Any] = {}
     announce: str = ""
+    synchronous: str = ""
     continues: str = ""
     ends: list[End] = []
     #: Places whose survivors are unconfirmed until their tier has been asked.

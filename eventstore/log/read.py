@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, select
 
 from eventstore.domain.events import Event, Kind
 from eventstore.storage import schema
@@ -94,9 +94,3 @@ def batches_backwards(connection: Connection, stream: int) -> Iterator[BatchRow]
             return
         yield from found
         before = found[-1].first_seq
-
-
-def count_of(connection: Connection, stream: int, kind: Kind) -> int:
-    """How many events of a kind the stream has."""
-    query = select(func.count()).where(_event.stream == stream, _event.kind == int(kind))
-    return int(connection.execute(query).scalar_one())

@@ -73,6 +73,7 @@ def open_epoch(connection: Connection, opening: Opening) -> Opened:
         fingerprint=opening.fingerprint,
         policies=_policies_as_words(opening.policies, places),
         announce=opening.announce,
+        synchronous=_synchronous(connection),
         continues=row.chain.hex(),
         ends=_ends(opening, places, _last_fingerprint(connection, row.stream)),
         unconfirmed=[one.number for one in places if str(one.place) in opening.checked],
@@ -90,6 +91,12 @@ def open_epoch(connection: Connection, opening: Opening) -> Opened:
     return Opened(
         row.stream, epoch, seq, batch.chain, places, handed_out, told_seq, clock.steady_ns(), opening.heartbeat_every_ns
     )
+
+
+def _synchronous(connection: Connection) -> str:
+    """What the database says that it does with each commit, whatever was asked of it."""
+    value = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
+    return ("off", "normal", "full", "extra")[value]
 
 
 def _ends(opening: Opening, places: list[PlaceRow], before: dict[str, Any]) -> list[End]:
@@ -121,15 +128,17 @@ def _policies_as_words(table: PolicyTable, places: list[PlaceRow]) -> dict[str, 
 
 
 def _last_fingerprint(connection: Connection, stream: int) -> dict[str, Any]:
+    started = last_start(connection, stream)
+    return started.fingerprint if started is not None else {}
+
+
+def last_start(connection: Connection, stream: int) -> StreamBody | None:
+    """What the stream's latest epoch said of itself when it began."""
     table = schema.payload.c
     bodies = connection.execute(
         select(table.body).where(table.stream == stream, table.chunk == 0).order_by(table.seq.desc())
     ).scalars()
-    for raw in bodies:
-        body = decode_body(raw)
-        if body.epoch:
-            return body.fingerprint
-    return {}
+    return next((body for body in map(decode_body, bodies) if body.epoch and body.boot_id), None)
 
 
 def _handed_out(connection: Connection, stream: int, tail_ns: int) -> tuple[int, int]:

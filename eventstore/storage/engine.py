@@ -49,16 +49,17 @@ def open_engine(
     read_only: bool = False,
     synchronous: Synchronous = "normal",
     busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+    as_of_checkpoint: bool = False,
 ) -> Engine:
     """An engine whose every transaction is BEGIN IMMEDIATE (or, read-only, a snapshot) and whose errors are ours.
 
+    `as_of_checkpoint`: read the database file alone, without its write-ahead log: what a power cut cannot take.
     Opens no connection yet. Dispose of it when done.
     """
     url = parse_store(store) if isinstance(store, str) else store
     path = store_path(url)
-    uri = URL.create(
-        "sqlite", database=f"file:{_quoted(str(path))}", query={"mode": "ro" if read_only else "rw", "uri": "true"}
-    )
+    query = {"mode": "ro" if read_only else "rw", "uri": "true"} | ({"immutable": "1"} if as_of_checkpoint else {})
+    uri = URL.create("sqlite", database=f"file:{_quoted(str(path))}", query=query)
     engine = create_engine(uri, poolclass=NullPool, connect_args={"timeout": busy_timeout_ms / 1000})
     configure(engine, show(url), read_only=read_only, synchronous=synchronous)
     _engines.add(engine)
