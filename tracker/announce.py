@@ -6,31 +6,12 @@ same hashes between. That leaves the right count whether a consumer had dropped 
 removal of what a consumer does not credit does nothing.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
-from eventstore.domain.kvevents import WireHash
+from tracker.families import Families, Member
 from tracker.places import PlaceState
 from tracker.publish import Publisher
-
-
-class Member(msgspec.Struct):
-    """A chunk at a place: what consumers may credit of it, and whether it is there.
-
-    `credits`: how many stores of it consumers may have seen without a removal, at least 1.
-    """
-
-    place: PlaceState
-    key: bytes
-    packed: bytes
-    locality: str | None
-    credits: int
-    resident: bool
-    #: Its tier has been asked and has not answered yet.
-    asked: bool = False
 
 
 class Announcements:
@@ -38,103 +19,42 @@ class Announcements:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._queue: deque[int] = deque()
-        self._families: dict[int, list[Member]] = {}
-        self._by_hash: dict[tuple[int, WireHash], int] = {}
-        self._unanswered: dict[int, int] = {}
+        self._waiting = Families(publisher)
 
     def __bool__(self) -> bool:
-        return bool(self._families)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._families.values()))
-
-    def clear(self) -> None:
-        """Forget what waits; something newer says it all again."""
-        self._queue.clear()
-        self._families.clear()
-        self._by_hash.clear()
-        self._unanswered.clear()
-
-    def wait(self, members: Iterable[Member]) -> None:
-        """Line up `members`, family by family, for `next` and `before`."""
-        self.clear()
-        self._families = {number: family for number, family in enumerate(self.families(members))}
-        for number, family in self._families.items():
-            asked = sum(member.asked for member in family)
-            if asked:
-                self._unanswered[number] = asked
-            else:
-                self._queue.append(number)
-            for member in family:
-                for one in self._publisher.members(member.key, member.packed):
-                    self._by_hash[member.place.number, one] = number
-
-    def before(self, place: PlaceState, key: bytes, packed: bytes) -> list[Any]:
-        """What has to be told before a live event of this chunk at `place`: its family, if that still waits."""
-        out: list[Any] = []
-        for one in self._publisher.members(key, packed):
-            number = self._by_hash.get((place.number, one))
-            if number is not None and number in self._families:
-                out += self.tell(self._families.pop(number))
-        return out
-
-    def answered(self, place: PlaceState, key: bytes, packed: bytes, *, found: bool) -> bool:
-        """The tier said whether a chunk is there. Returns whether its family still waits, and so will tell of it."""
-        number = self._by_hash.get((place.number, self._publisher.members(key, packed)[-1]))
-        family = self._families.get(number) if number is not None else None
-        if family is None or number is None:
-            return False
-        for member in family:
-            if member.key == key:
-                member.resident = member.resident and found
-                if member.asked:
-                    member.asked = False
-                    self._unanswered[number] -= 1
-        if not self._unanswered.get(number, 1):
-            del self._unanswered[number]
-            self._queue.append(number)
-        return True
+        return bool(self._waiting)
 
     @property
     def ready(self) -> bool:
         """Whether `next` has something to tell."""
-        return bool(self._queue)
+        return self._waiting.ready
+
+    def clear(self) -> None:
+        """Forget what waits; something newer says it all again."""
+        self._waiting = Families(self._publisher)
+
+    def wait(self, families: Families) -> None:
+        """Line up `families` for `next` and `before`, in place of what waited."""
+        self._waiting = families
+
+    def before(self, place: PlaceState, key: bytes, packed: bytes) -> list[Any]:
+        """What has to be told before a live event of this chunk at `place`: its family, if that still waits."""
+        taken = self._waiting.take(place.number, self._publisher.members(key, packed))
+        return [event for family in taken for event in self.tell(family)]
+
+    def answered(self, place: PlaceState, key: bytes, *, found: bool) -> bool:
+        """The tier said whether a chunk is there. Returns whether its family still waits, and so will tell of it."""
+        return self._waiting.answer(place.number, key, found=found)
 
     def next(self, chunks: int) -> list[Any]:
         """The next families, until at least `chunks` chunks are told; a family is never split."""
         out: list[Any] = []
-        while self._queue and chunks > 0:
-            family = self._families.pop(self._queue.popleft(), None)
-            if family is not None:
-                out += self.tell(family)
-                chunks -= len(family)
-        if not self._families:
+        while chunks > 0 and (family := self._waiting.take_next()) is not None:
+            out += self.tell(family)
+            chunks -= len(family)
+        if not self._waiting:
             self.clear()
         return out
-
-    def families(self, members: Iterable[Member]) -> list[list[Member]]:
-        """`members` by what shares a hash at a place, in the order in which the families appear."""
-        parent: dict[tuple[int, WireHash], tuple[int, WireHash]] = {}
-
-        def root(node: tuple[int, WireHash]) -> tuple[int, WireHash]:
-            while parent[node] != node:
-                parent[node] = node = parent[parent[node]]
-            return node
-
-        anchors = []
-        for member in members:
-            nodes = [(member.place.number, one) for one in self._publisher.members(member.key, member.packed)]
-            for node in nodes:
-                parent.setdefault(node, node)
-            first = root(nodes[0])
-            for node in nodes[1:]:
-                parent[root(node)] = first
-            anchors.append((first, member))
-        made: dict[tuple[int, WireHash], list[Member]] = {}
-        for node, member in anchors:
-            made.setdefault(root(node), []).append(member)
-        return list(made.values())
 
     def tell(self, family: list[Member]) -> list[Any]:
         """Removals for all of `family`, then stores for what of it is resident."""
@@ -172,20 +92,27 @@ def related(
 ) -> tuple[list[Member], list[Member]]:
     """`residents` parted into those that share a hash at a place with one of `touched`, over any number of steps, and
     the rest. A chunk that is itself touched is with the first."""
-    if not touched:
-        return [], list(residents)
-    hashes = {(one.place.number, h) for one in touched for h in publisher.members(one.key, one.packed)}
-    waiting = [(one, [(one.place.number, h) for h in publisher.members(one.key, one.packed)]) for one in residents]
+    hashes: dict[int, set[Any]] = {}
+    for one in touched:
+        hashes.setdefault(one.place.number, set()).update(publisher.members(one.key, one.packed))
+    rest: list[Member] = []
+    waiting = []
+    for one in residents:
+        if one.place.number in hashes:
+            waiting.append((one, publisher.members(one.key, one.packed)))
+        else:
+            rest.append(one)
     found: list[Member] = []
     grown = True
     while grown:
-        grown, rest = False, []
+        grown, unrelated = False, []
         for one, nodes in waiting:
-            if hashes.isdisjoint(nodes):
-                rest.append((one, nodes))
+            known = hashes[one.place.number]
+            if known.isdisjoint(nodes):
+                unrelated.append((one, nodes))
             else:
                 found.append(one)
-                hashes.update(nodes)
+                known.update(nodes)
                 grown = True
-        waiting = rest
-    return found, [one for one, _ in waiting]
+        waiting = unrelated
+    return found, rest + [one for one, _ in waiting]

@@ -5,13 +5,13 @@ as missing, and its removal published without a store. A live event of the chunk
 """
 
 from collections import deque
-from collections.abc import Callable
 
 import msgspec
 
 from eventstore.domain.events import Kind, Reason
-from tracker.announce import Announcements, Member
+from tracker.announce import Announcements
 from tracker.checker import Answer
+from tracker.families import Member
 from tracker.index import Chunk, Index
 from tracker.outbox import Run, Step
 from tracker.places import Places, PlaceState
@@ -52,8 +52,8 @@ class Confirmation:
         """The tier spoke of the chunk itself, so what it answers about the time before does not count."""
         self._asked.pop((place.number, key), None)
 
-    def apply(self, step: Step, on_removed: Callable[[PlaceState, bytes, Chunk], None]) -> None:
-        """Take up one batch of answers. `on_removed` is told of each chunk that is missing."""
+    def apply(self, step: Step) -> None:
+        """Take up one batch of answers."""
         if not self.answers:
             return
         answer = self.answers.popleft()
@@ -68,7 +68,6 @@ class Confirmation:
         untold = []
         for key, asked, told_later in missing:
             self._end(state, key)
-            on_removed(state, key, Chunk(asked.member.packed))
             if not told_later and self._settings.announce != "none":
                 untold.append((key, asked.member.packed, asked.member.credits))
         self.missing += len(missing)
@@ -79,8 +78,9 @@ class Confirmation:
         settled = []
         for key in keys:
             asked = self._asked.pop((state.number, key), None)
+            # Where an event of the chunk outran the answer, the family need wait for it no longer either.
+            waits = self._families.answered(state, key, found=found or asked is None)
             if asked is not None:
-                waits = self._families.answered(state, key, asked.member.packed, found=found)
                 settled.append((key, asked, waits))
         return settled
 

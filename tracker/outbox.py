@@ -82,6 +82,7 @@ class Outbox:
         self._committed_when_degraded = 0
         self._limit, self._publish, self._degraded_after = limit, publish, degraded_after_ns
         self._waiting: deque[Step] = deque()
+        self._unlogged_places: list[PlaceRow] = []
 
     @property
     def backlog(self) -> int:
@@ -108,12 +109,16 @@ class Outbox:
                 if self.unstated:
                     step.controls.insert(0, self._gap())
                     step.count = count = count + 1
+                if self._unlogged_places:
+                    step.places[:0], self._unlogged_places = self._unlogged_places, []
                 step.offered_ns = clock.steady_ns()
                 self.offered_events += count
                 self.steps.put(step)
             else:
                 if count:
                     self.lose(count, step.time_ns)
+                # Later events name these places by number, so the log has to learn of them all the same.
+                self._unlogged_places += step.places
                 step.committed = True
         else:
             step.committed = True

@@ -1,20 +1,22 @@
 """When consumers are told again: after a restart, after a reset, once a placeholder is described; changes with when.
 
-Survivors of a restart are known before the first call. Survivors of a reset are read by the writer, right after the
-reset is committed, because memory does not know what is at places that never announce removals; until they arrive,
-live events are noted so that nothing stale is announced.
+Survivors are lined up on another thread: those of a restart while the engine already runs, those of a reset once the
+writer has read them, right after the reset is committed, because memory does not know what is at places that never
+announce removals. Until they arrive, live events are noted, so that nothing stale is announced.
 """
 
+import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from eventstore.domain.events import End, Kind, Reason, StreamBody, locality_of
 from eventstore.domain.residency import Resident
-from tracker.announce import Announcements, Member
+from tracker.announce import Announcements
 from tracker.confirm import Asked, Confirmation
+from tracker.families import Families, Member
 from tracker.index import Chunk, Index
 from tracker.outbox import Control, Step
 from tracker.places import Places, PlaceState
@@ -35,18 +37,21 @@ class _Live(msgspec.Struct):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What the log knows of a reset: what survived it, and what it ended."""
+    """The survivors of a restart or a reset, lined up. `ended`: what a reset ended where memory could not know."""
 
     generation: int
-    survivors: list[Resident]
-    ended: list[Resident]
+    families: Families
+    ended: list[Member]
 
 
 class Retelling:
-    """Announcements on their way, on the engine thread. `loaded` is filled by the writer."""
+    """Announcements on their way, on the engine thread. `loaded` is filled from elsewhere."""
 
     def __init__(self, settings: Settings, index: Index, places: Places, publisher: Publisher) -> None:
         self.loaded: deque[Loaded] = deque()
+        #: Set while nothing is being lined up. Not for the engine thread to wait for.
+        self.lined_up = threading.Event()
+        self.lined_up.set()
         #: Resets whose survivors were not announced, since their log could not be read in time.
         self.given_up = 0
         #: Whether live events have to pass through `live`.
@@ -58,28 +63,54 @@ class Retelling:
         self._noted: dict[tuple[int, bytes], _Live] | None = None
 
     @property
-    def waiting(self) -> int:
-        """Survivors that consumers have yet to be told of."""
-        return len(self._families)
+    def waiting(self) -> bool:
+        """Whether consumers have yet to be told of survivors that are lined up."""
+        return bool(self._families)
 
     @property
     def awaiting(self) -> bool:
-        """Whether the writer has yet to say what survived a reset."""
+        """Whether survivors are still being lined up."""
         return self._noted is not None
-
-    def restarted(self, survivors: Iterable[Member], asked: dict[tuple[int, bytes], Asked]) -> None:
-        """Line up what survived the restart. `asked`: those of all survivors whose tier is being asked."""
-        self._families.wait(survivors)
-        self.confirmation.begin(asked)
-        self._update_active()
-
-    def _update_active(self) -> None:
-        self.active = bool(self._families or self.confirmation) or self._noted is not None
 
     @property
     def has_news(self) -> bool:
         """Whether the next call has something to say that no engine event brings."""
-        return bool(self.loaded or self.confirmation.answers or self._families.ready)
+        return bool(self.loaded or self._families.ready or (self.confirmation.answers and not self.awaiting))
+
+    def restarted(self, asked: dict[tuple[int, bytes], Asked], *, survivors: bool) -> int:
+        """The process begins. `asked`: the survivors whose tier is being asked. Returns the generation under which
+        the survivors are to be `loaded`, if they are announced."""
+        self.confirmation.begin(asked)
+        self._noted = {} if survivors else None
+        if survivors:
+            self.lined_up.clear()
+        self._update_active()
+        return self._generation
+
+    def line_up(self, generation: int, survivors: Callable[[], list[Member]], ended: list[Member]) -> None:
+        """Line up on a thread of its own, for as long as it takes, what the next call then takes up."""
+
+        def work() -> None:
+            members = survivors()
+            self.loaded.append(Loaded(generation, Families(self._publisher, members + ended), ended))
+            self.lined_up.set()
+
+        threading.Thread(target=work, name="kvledger-survivors", daemon=True).start()
+
+    def line_up_reset(self, generation: int, survivors: list[Resident], ended: list[Resident]) -> None:
+        """What the log has of a reset. Called by the writer, right after the reset's commit."""
+        states = self._places.by_number
+        # Of what ended at a place that announces removals, memory knew and has told already.
+        gone = [member(states[one.place], one, resident=False) for one in ended if not states[one.place].announces]
+        self.line_up(generation, lambda: [member(states[one.place], one, resident=True) for one in survivors], gone)
+
+    def give_up(self, generation: int) -> None:
+        """The log could not be read after a reset: its survivors are not announced."""
+        self.given_up += 1
+        self.line_up(generation, list, [])
+
+    def _update_active(self) -> None:
+        self.active = bool(self._families or self.confirmation) or self._noted is not None
 
     def tell_now(self, members: list[Member]) -> list[Any]:
         """All of `members` at once: whatever shares a hash with one of them is among them."""
@@ -95,6 +126,8 @@ class Retelling:
         mode = self._settings.announce
         wanted = mode == "full" or (mode == "closes" and any(not state.announces for state in ending))
         self._noted = {} if wanted and logging else None
+        if self.awaiting:
+            self.lined_up.clear()
         self._update_active()
         body = StreamBody(ends=[End(state.number, Reason.CACHE_RESET) for state in ending])
         step.controls.append(Control(Kind.CACHE_RESET, body, self._generation if self.awaiting else 0))
@@ -112,40 +145,39 @@ class Retelling:
             step.out += self._publisher.removals(gone, state.word, state.place.ownership, None)
 
     def begin_call(self, step: Step) -> None:
-        """Take in what the writer has read since the last call."""
+        """Take in what was lined up, and what tiers have answered, since the last call."""
         while self.loaded:
             loaded = self.loaded.popleft()
             if loaded.generation == self._generation and self._noted is not None:
                 self._line_up(step, loaded, self._noted)
                 self._noted = None
-        if self.confirmation:
-            self.confirmation.apply(step, self._missing)
+        if self._noted is None and self.confirmation:
+            self.confirmation.apply(step)
         self._update_active()
 
-    def _missing(self, place: PlaceState, key: bytes, chunk: Chunk) -> None:
-        if self._noted is not None:
-            self.live(place, key, chunk, None, stored=False)
-
     def _line_up(self, step: Step, loaded: Loaded, noted: dict[tuple[int, bytes], _Live]) -> None:
-        members: dict[tuple[int, bytes], Member] = {}
-        states = self._places.by_number
-        for there, some in ((True, loaded.survivors), (False, loaded.ended)):
-            for one in some:
-                if not there and states[one.place].announces:
-                    continue  # memory knew of it and has told already
-                members[one.place, one.key] = member(states[one.place], one, resident=there)
+        """Bring `loaded` up to what has happened since it was read."""
+        families = loaded.families
         for (number, key), live in noted.items():
-            known = members.get((number, key))
-            if known is None:
-                known = members[number, key] = Member(states[number], key, live.packed, live.locality, 0, False)
-            known.resident, known.packed = live.resident, live.packed or known.packed
-            known.credits += live.stores
-        # What a live removal has taken away in the meantime is not announced again.
-        told = [one for at, one in members.items() if one.resident or at not in noted]
+            found = families.find(number, key)
+            if found is not None and not live.resident and not found[1].resident:
+                continue  # ended by the reset, and still not there: its removal is due
+            known = families.drop(number, key)
+            if live.resident:
+                # What a live removal has taken away in the meantime is not announced again; this is there.
+                packed = live.packed or (known.packed if known else b"")
+                credits = live.stores + (known.credits if known else 0)
+                state = self._places.by_number[number]
+                families.add(Member(state, key, packed, live.locality, max(credits, 1), resident=True))
         if self._settings.announce == "full":
-            self._families.wait(told)
-        else:
-            step.out += self._families.tell_all([one for one in told if not one.resident])
+            self._families.wait(families)
+            return
+        gone = [one for one in loaded.ended if not self._is_noted_there(noted, one)]
+        step.out += self._families.tell_all(gone)
+
+    def _is_noted_there(self, noted: dict[tuple[int, bytes], _Live], one: Member) -> bool:
+        live = noted.get((one.place.number, one.key))
+        return live is not None and live.resident
 
     def live(self, place: PlaceState, key: bytes, chunk: Chunk, locality: str | None, *, stored: bool) -> list[Any]:
         """What must be published before this live event, if anything."""

@@ -15,9 +15,10 @@ from eventstore.domain import clock
 from eventstore.domain.events import Kind, StreamBody
 from eventstore.recovery.epoch import Opened, Opening, open_epoch
 from eventstore.recovery.restore import newest_descriptions, residents, touched
-from tracker.announce import Member, related
+from tracker.announce import related
 from tracker.checker import Check, Checker
 from tracker.confirm import Asked
+from tracker.families import Member
 from tracker.index import Chunk
 from tracker.outbox import Control, Step
 from tracker.places import Places
@@ -109,7 +110,7 @@ class Session:
                 index.retain_older(key, Chunk(packed, number=number))
         self.checker = Checker(questions, self.tracker.retelling.confirmation.answers)
         if settings.announce == "none":
-            self.tracker.retelling.restarted([], asked)
+            self.tracker.retelling.restarted(asked, survivors=False)
             return []
         there = {(one.place.number, one.key) for one in survivors}
         moved = [
@@ -119,7 +120,9 @@ class Session:
         moved_at = {(one.place.number, one.key) for one in moved}
         others = (one for one in survivors if (one.place.number, one.key) not in moved_at)
         kin, rest = related(publisher, moved, others)
-        self.tracker.retelling.restarted(rest if settings.announce == "full" else [], asked)
+        generation = self.tracker.retelling.restarted(asked, survivors=settings.announce == "full")
+        if settings.announce == "full":
+            self.tracker.retelling.line_up(generation, lambda: rest, [])
         return self.tracker.retelling.tell_now(moved + kin)
 
     def settle(self, timeout_s: float = 60.0) -> bool:
@@ -127,7 +130,7 @@ class Session:
         if not self.writer.wait_idle(timeout_s):
             return False
         self.tracker.state_gap()
-        return self.writer.wait_idle(timeout_s)
+        return self.writer.wait_idle(timeout_s) and self.tracker.retelling.lined_up.wait(timeout_s)
 
     def close(self, reason: str = "shutdown", deadline_s: float = CLOSE_DEADLINE_S) -> bool:
         """End the epoch and stop the writer; returns whether everything was committed before the deadline."""

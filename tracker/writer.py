@@ -23,7 +23,7 @@ from eventstore.recovery.restore import ended_by, residents
 from eventstore.storage.codec import Described, Header, place_sum
 from tracker.index import Chunk
 from tracker.outbox import Control, Outbox, Step
-from tracker.retell import Loaded, Retelling
+from tracker.retell import Retelling
 
 #: Under backlog a batch grows up to this many events: each costs less, and readers see them no later.
 MOST_EVENTS_A_BATCH = 4_096
@@ -66,7 +66,6 @@ class Writer(threading.Thread):
         self._seq_of: deque[tuple[int, int]] = deque()
         self._stopping = threading.Event()
         self._idle = threading.Condition()
-        self._loading = False
         self._connection: Connection | None = None
 
     def told(self, ticket: int) -> None:
@@ -99,7 +98,7 @@ class Writer(threading.Thread):
         return self._outbox.backlog == 0
 
     def _is_done(self) -> bool:
-        return self._outbox.closed_reason is not None or not (self._outbox.backlog or self._loading)
+        return self._outbox.closed_reason is not None or not self._outbox.backlog
 
     def _gather(self) -> tuple[list[Step], bool]:
         """The next steps for one batch, and whether the end was reached. Waits for the first one only, and no longer
@@ -179,13 +178,11 @@ class Writer(threading.Thread):
         self.last_commit_ns = batch.header.time_ns
         self.commits += 1
         wanted = [control.survivors_for for step in steps for control in step.controls if control.survivors_for]
-        self._loading = bool(wanted)
         for step in steps:
             step.committed = True
             self._outbox.committed_events += step.count
         for generation in wanted:
             self._load_survivors(generation)
-        self._loading = False
         with self._idle:
             self._idle.notify_all()
 
@@ -195,9 +192,11 @@ class Writer(threading.Thread):
             connection = self._connected()
             survivors = list(residents(connection, self._opened.stream))
             ended = ended_by(connection, self._opened.stream, self.last_seq)
-            self._retelling.loaded.append(Loaded(generation, survivors, ended))
+            self._retelling.line_up_reset(generation, survivors, ended)
         except StoreError as error:
             self._note_failure(error)
+            self._disconnect()
+            self._retelling.give_up(generation)
 
     def _connected(self) -> Connection:
         if self._connection is None:
