@@ -31,7 +31,7 @@ def command(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
         streams = [_stream(connection, row, durable) for row in all_streams(connection)]
         found = {
             "store": show(url),
-            "schema": revision_of(connection),
+            "schema": revision_of(connection, show(url)),
             "bytes": _size(store_path(url)),
             "wal_bytes": _size(Path(f"{store_path(url)}-wal")),
             "journal_mode": connection.exec_driver_sql("PRAGMA journal_mode").scalar(),

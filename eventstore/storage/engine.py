@@ -3,6 +3,7 @@
 What each setting guards against is in docs/architecture.md, "The store".
 """
 
+import ctypes
 import os
 import sqlite3
 import weakref
@@ -10,12 +11,14 @@ from typing import Any, Literal
 
 from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import Connection, ExceptionContext
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
 from eventstore.domain.errors import LedgerError, StoreBusy, StoreDamaged, StoreFull, StoreUnusable
 from eventstore.storage.url import parse_store, show, store_path
 
 Synchronous = Literal["normal", "full"]
+#: What SQLite calls them when it is asked.
+_SYNCHRONOUS = {"normal": 1, "full": 2}
 
 #: How long a statement waits for another process's lock before it fails with `StoreBusy`.
 BUSY_TIMEOUT_MS = 5_000
@@ -23,13 +26,14 @@ BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_PAGES = 16_000
 CACHE_KIB = 64 * 1024
 
-_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+_lent: "weakref.WeakSet[PoolProxiedConnection]" = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    # A forked child must not touch the parent's connections, not even to close them: that would drop its locks.
-    for engine in list(_engines):
-        engine.dispose(close=False)
+    # A forked child must not touch the parent's connections, not even to close them: that rolls back and checkpoints.
+    # Whoever drops the last reference closes, so each gets one that nobody ever drops.
+    for lent in list(_lent):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(lent))
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -62,7 +66,6 @@ def open_engine(
     uri = URL.create("sqlite", database=f"file:{_quoted(str(path))}", query=query)
     engine = create_engine(uri, poolclass=NullPool, connect_args={"timeout": busy_timeout_ms / 1000})
     configure(engine, show(url), read_only=read_only, synchronous=synchronous)
-    _engines.add(engine)
     return engine
 
 
@@ -77,11 +80,19 @@ def configure(engine: Engine, shown: str, *, read_only: bool, synchronous: Synch
         if read_only:
             cursor.execute("PRAGMA query_only = ON")
         else:
-            cursor.execute("PRAGMA journal_mode = WAL")
+            # Read back: SQLite answers with what it does, and does not fail where that is not what was asked.
+            if cursor.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+                raise StoreUnusable(f"store {shown}: no write-ahead log is possible there; name a file on a local disk")
             cursor.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+            if cursor.execute("PRAGMA synchronous").fetchone() != (_SYNCHRONOUS[synchronous],):
+                raise StoreUnusable(f"store {shown}: SQLite does not take synchronous = {synchronous}")
             cursor.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         cursor.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         cursor.close()
+
+    @event.listens_for(engine, "checkout")
+    def _lend(_connection: object, _record: object, lent: PoolProxiedConnection) -> None:
+        _lent.add(lent)
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
@@ -89,10 +100,8 @@ def configure(engine: Engine, shown: str, *, read_only: bool, synchronous: Synch
             connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     @event.listens_for(engine, "handle_error")
-    def _failed(context: ExceptionContext) -> None:
-        error = _translated(context.original_exception, shown)
-        if error is not None:
-            context.chained_exception = error
+    def _failed(context: ExceptionContext) -> LedgerError | None:
+        return _translated(context.original_exception, shown)
 
 
 def _quoted(path: str) -> str:
@@ -100,7 +109,8 @@ def _quoted(path: str) -> str:
 
 
 def _translated(error: BaseException, shown: str) -> LedgerError | None:
-    if not isinstance(error, sqlite3.Error):
+    if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.ProgrammingError):
+        # What is no error of the database is a defect of ours, and says so itself.
         return None
     message = str(error)
     if message.startswith("kvledger: "):
@@ -113,13 +123,13 @@ def _translated(error: BaseException, shown: str) -> LedgerError | None:
     if code == sqlite3.SQLITE_NOTADB:
         return StoreDamaged(f"store {shown} is not an SQLite database; name another file")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreDamaged(f"store {shown} is damaged; run `kvledger verify`, or restore a backup")
+        return StoreDamaged(f"store {shown} is damaged: {message}; restore a backup, or name another file")
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        return StoreDamaged(f"store {shown}: its content does not hold together: {message}; run `kvledger verify`")
     known = {
         sqlite3.SQLITE_READONLY: "is read-only; make it and its folder writable",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that the file and its folder exist and may be used",
     }
     if code in known:
         return StoreUnusable(f"store {shown} {known[code]}")
-    if code == sqlite3.SQLITE_IOERR or isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
-        return StoreUnusable(f"store {shown}: {message}")
-    return None
+    return StoreUnusable(f"store {shown}: {message}")

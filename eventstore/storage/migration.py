@@ -10,6 +10,9 @@ from sqlalchemy import Connection, Engine
 import eventstore
 from eventstore.domain.errors import StoreOutdated, StoreTooNew, StoreUnusable
 
+#: SQLite's mark of whose file it is, set by the first migration; in users' stores, so it never changes.
+APPLICATION_ID = 0x6B766C64
+
 
 def _scripts() -> Path:
     package = Path(eventstore.__file__).parent
@@ -29,26 +32,30 @@ def revisions() -> list[str]:
     return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
 
 
-def revision_of(connection: Connection) -> str | None:
-    """The store's revision; None for a database without any table. `StoreUnusable` for somebody else's database."""
-    tables = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars())
-    if "alembic_version" in tables:
-        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        if found is not None:
-            return str(found)
-    if tables - {"alembic_version"}:
-        raise StoreUnusable("this database holds other tables and is no kvledger store; name another file")
+def revision_of(connection: Connection, shown: str) -> str | None:
+    """The store's revision; None for a database with nothing in it. `StoreUnusable` for somebody else's database."""
+    (mark,) = connection.exec_driver_sql("PRAGMA application_id").one()
+    if mark == APPLICATION_ID:
+        return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    # Empty is what SQLite says is empty: views and triggers are somebody's, too.
+    if mark or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+        raise StoreUnusable(f"store {shown}: this database is another program's; name another file")
     return None
+
+
+def check_usable(connection: Connection, shown: str) -> str | None:
+    """The store's revision, where this code can open or upgrade it. Raises where it cannot."""
+    known, found = revisions(), revision_of(connection, shown)
+    if found is not None and found not in known:
+        raise StoreTooNew(shown, found, known[-1])
+    return found
 
 
 def check_current(connection: Connection, shown: str) -> None:
     """Raise where the store is not of exactly this code's schema."""
-    known, found = revisions(), revision_of(connection)
-    if found == known[-1]:
-        return
-    if found is None or found in known:
-        raise StoreOutdated(shown, found, known[-1])
-    raise StoreTooNew(shown, found, known[-1])
+    newest, found = revisions()[-1], check_usable(connection, shown)
+    if found != newest:
+        raise StoreOutdated(shown, found, newest)
 
 
 def migrate(engine: Engine, shown: str) -> tuple[str | None, str]:
@@ -56,13 +63,11 @@ def migrate(engine: Engine, shown: str) -> tuple[str | None, str]:
 
     Two processes at once: the second waits for the first and then finds nothing to do.
     """
-    known = revisions()
+    newest = revisions()[-1]
     with engine.begin() as connection:
-        before = revision_of(connection)
-        if before is not None and before not in known:
-            raise StoreTooNew(shown, before, known[-1])
-        if before != known[-1]:
+        before = check_usable(connection, shown)
+        if before != newest:
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-    return before, known[-1]
+    return before, newest

@@ -4,22 +4,21 @@ import os
 import stat
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 
 from eventstore.domain.errors import StoreUnusable
 from eventstore.storage.engine import BUSY_TIMEOUT_MS, Synchronous, open_engine
-from eventstore.storage.migration import check_current, migrate
+from eventstore.storage.migration import check_current, check_usable, migrate
 from eventstore.storage.url import parse_store, show, store_path
 
 
 def open_for_reading(store: str) -> Engine:
     """An engine that can only read, over a store that exists and is of this code's schema."""
     url = parse_store(store)
-    path = store_path(url)
-    if not path.exists():
-        raise StoreUnusable(f"store {show(url)}: there is no such file; `kvledger migrate --store {store}` makes one")
-    if not path.is_file():
-        raise StoreUnusable(f"store {show(url)}: this is no file; name an SQLite database")
+    if not _is_there(store_path(url), show(url)):
+        raise StoreUnusable(
+            f"store {show(url)}: there is no such file; `kvledger migrate --store {show(url)}` makes one"
+        )
     engine = open_engine(url, read_only=True)
     try:
         with engine.begin() as connection:
@@ -42,6 +41,8 @@ def open_for_writing(
     path = store_path(url)
     _check_writable(path, show(url))
     made = _create(path, show(url))
+    if not made:
+        _check_ours(url)
     engine = open_engine(url, synchronous=synchronous, busy_timeout_ms=busy_timeout_ms)
     try:
         return engine, migrate(engine, show(url))
@@ -56,16 +57,34 @@ def prepare_folder(store: str) -> None:
     """Make the folder that the store will be in. Raises `StoreUnusable` where it, or the store, cannot be written."""
     url = parse_store(store)
     path = store_path(url)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnusable(f"store {show(url)}: its folder cannot be created: {error.strerror}") from None
+    _make_folder(path, show(url))
     _check_writable(path, show(url))
 
 
-def _check_writable(path: Path, shown: str) -> None:
-    if path.exists() and not path.is_file():
+def _check_ours(url: URL) -> None:
+    """Look at a file before anything is written to it: a database that is not ours stays as it is."""
+    engine = open_engine(url, read_only=True)
+    try:
+        with engine.begin() as connection:
+            check_usable(connection, show(url))
+    finally:
+        engine.dispose()
+
+
+def _is_there(path: Path, shown: str) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreUnusable(f"store {shown}: cannot be used: {error.strerror}; name another file") from None
+    if not stat.S_ISREG(mode):
         raise StoreUnusable(f"store {shown}: this is no file; name an SQLite database")
+    return True
+
+
+def _check_writable(path: Path, shown: str) -> None:
+    _is_there(path, shown)
     for candidate in (path, path.parent):
         if not candidate.exists():
             continue
@@ -76,9 +95,16 @@ def _check_writable(path: Path, shown: str) -> None:
             raise StoreUnusable(f"store {shown}: {what} is read-only; make it writable or name another file")
 
 
-def _create(path: Path, shown: str) -> bool:
+def _make_folder(path: Path, shown: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnusable(f"store {shown}: its folder cannot be created: {error.strerror}") from None
+
+
+def _create(path: Path, shown: str) -> bool:
+    _make_folder(path, shown)
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return False

@@ -23,26 +23,36 @@ def parse_store(text: str) -> URL:
     """
     if not text.strip():
         raise BadInput("the store's address is empty: give a file or a URL such as sqlite:///kvledger.db")
+    if "\0" in text:
+        raise BadInput("the store's address holds a NUL character: give a file or a URL such as sqlite:///kvledger.db")
     if "://" not in text:
         if text.startswith("sqlite:"):
             raise BadInput(f"store {text!r}: an SQLite URL has three slashes, as in sqlite:///kvledger.db")
-        return URL.create("sqlite", database=text)
+        return _file(URL.create("sqlite", database=text))
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         # The text is not repeated: what cannot be parsed may still hold a password.
         raise BadInput("the store's URL cannot be parsed: write it as sqlite:///path/to/kvledger.db") from None
     if url.drivername not in ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"):
+        # Nothing but the driver is repeated: a password with an @ or a / in it ends up in other parts of the URL.
         raise StoreUnusable(
-            f"store {show(url)}: driver {url.drivername!r} is not supported; use sqlite:///path/to/kvledger.db"
+            f"store {url.drivername}://...: driver {url.drivername!r} is not supported; use sqlite:///path/to/kvledger.db"
         )
-    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        raise BadInput(
-            f"store {show(url)}: name a file, as in sqlite:///kvledger.db; a ledger in memory would record nothing"
-        )
+    if url.host or url.username or url.password or url.port:
+        raise BadInput("the store's URL names a host or a user: write it with three slashes, as sqlite:///kvledger.db")
     if url.query:
         raise BadInput(f"store {show(url)}: options in the URL are not supported; name the file alone")
-    return url.set(drivername="sqlite")
+    return _file(url.set(drivername="sqlite"))
+
+
+def _file(url: URL) -> URL:
+    name = url.database
+    if not name or name == ":memory:" or name.startswith("file:"):
+        raise BadInput(
+            f"store {name or ''!r}: name a file, as in sqlite:///kvledger.db; a ledger in memory would record nothing"
+        )
+    return url
 
 
 def store_path(url: URL) -> Path:
@@ -51,5 +61,5 @@ def store_path(url: URL) -> Path:
 
 
 def show(url: URL) -> str:
-    """The URL as it may be printed, without its password."""
-    return url.render_as_string(hide_password=True)
+    """The store as it may be printed and given again: its file's path."""
+    return str(url.database)

@@ -1,3 +1,6 @@
+-- Marks the file as a kvledger store ("kvld"), for whoever finds it and for ourselves (eventstore/storage/migration.py).
+PRAGMA application_id = 1802923108;
+
 -- The log. One row an event; a chunk and a place are named by their number in the stream.
 
 CREATE TABLE stream (
