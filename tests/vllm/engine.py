@@ -61,6 +61,10 @@ class Engine:
     extra_config: dict[str, Any] = field(default_factory=dict)
     connector: str = "OffloadingConnector"
     connector_module: str | None = None
+    tokens_per_block: int = TOKENS_PER_BLOCK
+    #: Beside what is set here: fields of vLLM's KVEventsConfig, and arguments of LLM.
+    events_config: dict[str, Any] = field(default_factory=dict)
+    llm_arguments: dict[str, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self.engine_id = f"kvledger-{uuid.uuid4()}"
@@ -80,7 +84,8 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._client.shutdown()
+            # Without a word vLLM gives its engine core 5 s to end, which a busy machine can exceed.
+            self._client.shutdown(timeout=SETTLE_S)
         finally:
             self._clean()
 
@@ -146,25 +151,27 @@ class Engine:
         return f"ipc://{self._sockets}/publish"
 
     def _start(self) -> LLM:
-        return LLM(
-            model=str(self.model.folder),
-            skip_tokenizer_init=True,
-            enforce_eager=True,
-            dtype="float32",
-            block_size=TOKENS_PER_BLOCK,
-            num_gpu_blocks_override=self.gpu_blocks,
+        arguments: dict[str, Any] = {
+            "model": str(self.model.folder),
+            "skip_tokenizer_init": True,
+            "enforce_eager": True,
+            "dtype": "float32",
+            "block_size": self.tokens_per_block,
+            "num_gpu_blocks_override": self.gpu_blocks,
             # One request must fit in the pool, with each of up to two groups holding all of its blocks.
-            max_model_len=(self.gpu_blocks // 2 - 1) * TOKENS_PER_BLOCK,
-            max_num_seqs=4,
-            seed=0,
-            scheduler_cls=f"{InspectedScheduler.__module__}.{InspectedScheduler.__name__}",
-            kv_transfer_config=self._transfer_config(),
-            kv_events_config=self._events_config(),
-        )
+            "max_model_len": (self.gpu_blocks // 2 - 1) * self.tokens_per_block,
+            "max_num_seqs": 4,
+            "seed": 0,
+            "scheduler_cls": f"{InspectedScheduler.__module__}.{InspectedScheduler.__name__}",
+            "kv_transfer_config": self._transfer_config(),
+            "kv_events_config": self._events_config(),
+        }
+        return LLM(**arguments | self.llm_arguments)
 
     def _transfer_config(self) -> KVTransferConfig:
         spec = "TorchTieringOffloadingSpec" if self.tiers else "TorchCPUOffloadingSpec"
-        chunk_bytes = self.model.bytes_per_block * self.blocks_per_chunk
+        block_bytes = self.model.bytes_per_block * self.tokens_per_block // TOKENS_PER_BLOCK
+        chunk_bytes = block_bytes * self.blocks_per_chunk
         return KVTransferConfig(
             kv_connector=self.connector,
             kv_connector_module_path=self.connector_module,
@@ -183,12 +190,13 @@ class Engine:
     def _events_config(self) -> KVEventsConfig | None:
         if not self.events:
             return None
-        return KVEventsConfig(
-            enable_kv_cache_events=True,
-            publisher="zmq",
-            endpoint=self.publish_endpoint,
-            replay_endpoint=self.replay_endpoint,
-        )
+        fields: dict[str, Any] = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": self.publish_endpoint,
+            "replay_endpoint": self.replay_endpoint,
+        }
+        return KVEventsConfig(**fields | self.events_config)
 
     # What vLLM types as the client of any engine core is here one of two that have more than it says.
     @property
