@@ -1,7 +1,10 @@
 """The `kvledger` command: its subcommands, and how every error of theirs ends; changes when a command is added."""
 
+import functools
+import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -22,8 +25,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _until_nobody_reads(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, ending quietly where the reader of its output has seen enough."""
+
+    @functools.wraps(command)
+    def quiet(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes once more at exit, and would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return quiet
+
+
 for module in (demo, migrate, drive, status, residency, history, verify, rebuild, replay):
-    app.command(module.NAME)(module.command)
+    app.command(module.NAME)(_until_nobody_reads(module.command))
 
 
 @app.callback(invoke_without_command=True)
@@ -43,6 +63,11 @@ def _root(
 
 def main() -> None:
     """Run the command line; a user's mistake and a broken store end in one line on stderr, never in a traceback."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is shown escaped; it must not end the command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -50,18 +75,16 @@ def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code."""
     try:
         code = app(args=arguments, prog_name="kvledger", standalone_mode=False)
-        sys.stdout.flush()
         return code if isinstance(code, int) else FINE
     except _UseError as error:
-        return _complain(error.format_message())
+        where = f" (see `{error.ctx.command_path} --help`)" if error.ctx is not None else ""
+        return _complain(error.format_message() + where)
     except LedgerError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has seen enough. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FINE
+    except OSError as error:
+        return _complain(f"{error.filename or 'the output'}: {error.strerror or error}")
 
 
 def _complain(message: str) -> int:

@@ -12,6 +12,7 @@ import tracker.traces
 from eventstore.cli import render
 from eventstore.cli.drive import drive
 from eventstore.cli.options import AsJson
+from eventstore.domain.errors import BadInput
 from eventstore.domain.key import wire_hash
 from eventstore.domain.metadata import unpack
 from eventstore.log.stream import StreamRow, one_stream
@@ -37,7 +38,10 @@ def command(
     """Run a recorded vLLM engine through the tracker, kill it half-way, recover, and show what consumers believe."""
     path = RECORDED / "two_tier.calls.jsonl.gz"
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{keep}: no such folder, and it cannot be made: {error.strerror}") from None
         found = _run(path, keep)
     else:
         with tempfile.TemporaryDirectory(prefix="kvledger-demo-") as folder:

@@ -14,7 +14,7 @@ from eventstore.storage.store import open_for_reading
 from tracker.settings import Settings
 from tracker.traces.calls import TakeEvents
 from tracker.traces.child import run_killed
-from tracker.traces.drive import Options, check_stream_is_new, published_file, run_process
+from tracker.traces.drive import Options, prepare, run_process
 from tracker.traces.read import Trace, read_trace
 
 NAME = "drive"
@@ -50,9 +50,7 @@ def command(
 def drive(path: Path, options: Options, *, crash: bool) -> dict[str, object]:
     """Run the whole trace; returns the counts, read back from the log."""
     trace = read_trace(path)
-    check_stream_is_new(trace, options.store)
-    if options.published:
-        published_file(Path(options.published))
+    prepare(trace, options)
     with render.progress("processes", len(trace.processes)) as done:
         for number in range(len(trace.processes)):
             if crash:

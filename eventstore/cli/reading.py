@@ -1,10 +1,13 @@
 """How a command that only reads opens its store; changes with what such a command needs first."""
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 from sqlalchemy import Connection
 
+from eventstore.domain.errors import StoreDamaged
 from eventstore.log.stream import StreamRow, one_stream
 from eventstore.storage.store import open_for_reading
 
@@ -16,6 +19,9 @@ def reading(store: str) -> Iterator[Connection]:
     try:
         with engine.begin() as connection:
             yield connection
+    except (ValueError, KeyError, TypeError, struct.error, msgspec.MsgspecError) as error:
+        # What the log and the views hold was checked when it was written, so here it is the store that is wrong.
+        raise StoreDamaged(f"store {store}: holds what kvledger does not write ({error}); run `kvledger verify`") from error
     finally:
         engine.dispose()
 

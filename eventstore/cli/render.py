@@ -15,7 +15,15 @@ from rich.table import Table
 
 SCHEMA_VERSION = 1
 
-out = Console(highlight=False, soft_wrap=True)
+
+class _Console(Console):
+    """rich's, but for a reader that has gone: `app` decides how that ends."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = _Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
 
 
@@ -35,7 +43,7 @@ def table(title: str, columns: list[str], rows: Iterable[Iterable[Any]]) -> None
     for row in collected:
         made.add_row(*("" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     # Piped into a file or another program, a line stays a line.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 1_000).print(made)
+    _Console(highlight=False, width=None if sys.stdout.isatty() else 1_000).print(made)
 
 
 def say(text: str) -> None:

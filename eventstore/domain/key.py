@@ -32,7 +32,7 @@ def parse_key(text: str) -> bytes:
         key = bytes.fromhex(text)
     except ValueError:
         raise BadInput(
-            f"key {text!r} is not hex: give the block hash and the group index, as `residency` prints it"
+            f"key {_shortened(text)} is not hex: give the block hash and the group index, as `residency` prints it"
         ) from None
     return check_key(key)
 
@@ -41,7 +41,11 @@ def check_key(key: bytes) -> bytes:
     """`key` itself where its length makes sense. Raises `BadInput` where it does not."""
     if not SHORTEST <= len(key) <= LONGEST:
         raise BadInput(
-            f"key {key.hex()!r} has {len(key)} bytes: a key is a block hash of at least 8 bytes"
+            f"key {_shortened(key.hex())} has {len(key)} bytes: a key is a block hash of at least 8 bytes"
             f" and a group index of {GROUP_BYTES}"
         )
     return key
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -1,26 +1,32 @@
 """The lines of a call trace; changes with the format of recorded traces (docs/traces.md)."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+# As wide as what is made of them: packed metadata (eventstore/domain/metadata.py) and KV events.
+_Small = Annotated[int, msgspec.Meta(ge=1, le=2**16 - 1)]
+_Size = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+_Unsigned = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Token = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
 class GroupLine(msgspec.Struct, frozen=True):
     """A KV-cache group as a record call saw it."""
 
-    idx: int
-    tokens_per_block: int
-    tokens_per_chunk: int
-    hashes_per_chunk: int
-    sliding_window_chunks: int | None = None
+    idx: Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
+    tokens_per_block: _Size
+    tokens_per_chunk: _Size
+    hashes_per_chunk: _Small
+    sliding_window_chunks: _Size | None = None
     spec_kind: str | None = None
-    spec_sliding_window: int | None = None
+    spec_sliding_window: _Unsigned | None = None
 
 
 class LoRALine(msgspec.Struct, frozen=True):
     """The adapter of a request."""
 
-    adapter_id: int
+    adapter_id: _Unsigned
     name: str
 
 
@@ -36,32 +42,32 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     parent: str | None
     block_hashes: list[str]
-    token_ids: list[int]
+    token_ids: list[_Token]
     lora: LoRALine | None = None
 
 
 class RecordStore(_Record, frozen=True, tag_field="call", tag="record_store", kw_only=True):
     """A full chunk is about to be stored."""
 
-    chunk_idx: int
+    chunk_idx: _Unsigned
 
 
 class RecordLookup(_Record, frozen=True, tag_field="call", tag="record_lookup", kw_only=True):
     """A lookup hit a full chunk at the primary place."""
 
-    chunk_idx: int
+    chunk_idx: _Unsigned
 
 
 class RecordPartialStore(_Record, frozen=True, tag_field="call", tag="record_partial_store", kw_only=True):
     """A partial tail is about to be stored."""
 
-    boundary_tokens: int
+    boundary_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class RecordPartialLookup(_Record, frozen=True, tag_field="call", tag="record_partial_lookup", kw_only=True):
     """A lookup hit a partial tail."""
 
-    boundary_tokens: int
+    boundary_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class EventLine(msgspec.Struct, frozen=True):

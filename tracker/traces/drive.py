@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,6 +12,7 @@ import msgspec
 from eventstore.domain.errors import BadInput, StoreUnusable
 from eventstore.log.stream import find_stream
 from eventstore.storage.store import open_for_writing
+from eventstore.storage.url import parse_store, store_path
 from tracker.session import Session, this_process
 from tracker.settings import Announce, Publish, Settings
 from tracker.traces.calls import Call, GroupLine, Open, RecordLookup, RecordPartialStore, RecordStore, Reset, TakeEvents
@@ -26,6 +29,20 @@ class Options(msgspec.Struct, frozen=True):
     announce: Announce = "full"
     published: str | None = None
     outbox_events: int = 1_000_000
+
+
+def prepare(trace: Trace, options: Options) -> None:
+    """Make the store and the file for what is handed out, or raise what stands against it and leave both alone."""
+    published = Path(options.published) if options.published else None
+    if published is not None and published.exists() and _is_store(published, options.store):
+        raise BadInput(f"{published} is the store: name another file for what is published")
+    with published_file(published) if published is not None else nullcontext():
+        check_stream_is_new(trace, options.store)
+
+
+def _is_store(path: Path, store: str) -> bool:
+    there = store_path(parse_store(store))
+    return there.exists() and path.samefile(there)
 
 
 def check_stream_is_new(trace: Trace, store: str) -> None:
@@ -115,9 +132,21 @@ class _Process:
             self._published.write(msgspec.json.encode(line) + b"\n")
 
 
-def published_file(path: Path) -> None:
-    """Make the file for what is handed out, empty. Raises `BadInput` where it cannot be written."""
+@contextmanager
+def published_file(path: Path) -> Iterator[None]:
+    """A file for what is handed out, emptied once the block has found nothing against it.
+
+    Raises `BadInput` where it cannot be written. Where the block raises, the file is as it was.
+    """
+    made = not path.exists()
     try:
-        path.write_bytes(b"")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
+        path.open("ab").close()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be written: {getattr(error, 'strerror', error)}") from None
+    try:
+        yield
+    except BaseException:
+        if made:
+            path.unlink()
+        raise
+    path.open("wb").close()

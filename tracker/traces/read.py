@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from eventstore.domain.errors import BadInput, TraceError
-from eventstore.domain.key import check_key, parse_key
+from eventstore.domain.events import MOST_PLACES
+from eventstore.domain.key import block_hash, check_key, group_index, parse_key
 from eventstore.domain.place import parse_locality, parse_medium
 from tracker.traces.calls import Call, Open, Record, RecordLookup, RecordStore, Reset, TakeEvents
 
-_MOST_TOKEN = 2**32 - 1
 _SUFFIX = ".calls.jsonl.gz"
 _decoder = msgspec.json.Decoder(Call)
 
@@ -31,6 +31,7 @@ class Trace(msgspec.Struct, frozen=True):
 def read_trace(path: Path) -> Trace:
     """The trace at `path`. Raises `TraceError` naming the first line that cannot be run."""
     processes: list[list[Call]] = []
+    places: set[tuple[str, str | None]] = set()
     for number, line in enumerate(_lines(path), 1):
         try:
             call = _decoder.decode(line)
@@ -43,13 +44,15 @@ def read_trace(path: Path) -> Trace:
         elif not processes:
             raise TraceError(path, number, "a trace begins with `open`, the start of a process")
         try:
-            _check(call)
+            _check(call, places)
         except BadInput as error:
             raise TraceError(path, number, str(error)) from None
         processes[-1].append(call)
     if not processes:
         raise TraceError(path, None, "holds no call")
     name = path.name.removesuffix(_SUFFIX) if path.name.endswith(_SUFFIX) else path.name.split(".")[0]
+    if not name:
+        raise TraceError(path, None, "the file's name gives the stream none; a trace is NAME.calls.jsonl.gz")
     return Trace(name, processes)
 
 
@@ -67,11 +70,15 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise TraceError(path, None, f"cannot be read: {error.strerror or error}") from None
 
 
-def _check(call: Call) -> None:
+def _check(call: Call, places: set[tuple[str, str | None]]) -> None:
     if isinstance(call, TakeEvents):
         for event in call.events:
-            parse_medium(event.medium)
+            places.add((parse_medium(event.medium), event.ownership))
+            if len(places) > MOST_PLACES:
+                raise BadInput(f"one more place than the {MOST_PLACES} that a stream can have")
             parse_locality(event.locality)
+            if event.ownership is not None and "\0" in event.ownership:
+                raise BadInput("the owner's name holds a NUL character")
             for key in event.keys:
                 parse_key(key)
     elif not isinstance(call, Open | Reset):
@@ -80,17 +87,18 @@ def _check(call: Call) -> None:
 
 def _check_record(call: Record) -> None:
     group = call.group
-    if min(group.tokens_per_block, group.tokens_per_chunk, group.hashes_per_chunk) <= 0 or group.idx < 0:
-        raise BadInput("the group's sizes must be positive")
     if group.tokens_per_chunk % group.tokens_per_block:
         raise BadInput("the group's chunk is no whole number of blocks")
-    parse_key(call.key)
+    whole, hashes_left = divmod(group.hashes_per_chunk, group.tokens_per_chunk // group.tokens_per_block)
+    if not whole or hashes_left or group.tokens_per_chunk % group.hashes_per_chunk:
+        raise BadInput("the group's hashes do not divide its chunk and its blocks evenly")
+    key = parse_key(call.key)
+    if group_index(key) != group.idx:
+        raise BadInput(f"the key is of group {group_index(key)}, the call of group {group.idx}")
     hashes = [_hash(one) for one in call.block_hashes]
     parent = _hash(call.parent) if call.parent is not None else None
     if len({len(one) for one in [*hashes, *([parent] if parent else [])]}) > 1:
         raise BadInput("the chunk's hashes and its parent's differ in length")
-    if not all(0 <= token <= _MOST_TOKEN for token in call.token_ids):
-        raise BadInput("a token id is no unsigned 32-bit number")
     if isinstance(call, RecordStore | RecordLookup):
         blocks, tokens, first = group.tokens_per_chunk // group.tokens_per_block, group.tokens_per_chunk, call.chunk_idx
     else:
@@ -100,12 +108,12 @@ def _check_record(call: Record) -> None:
         blocks = tokens // tokens_per_hash
         if tokens % tokens_per_hash:
             raise BadInput("a partial tail ends on a hash boundary")
-    if first < 0 or not hashes:
-        raise BadInput("the chunk's position and hashes must be there")
     if len(hashes) != blocks or len(call.token_ids) != tokens:
         raise BadInput(
             f"the chunk has {blocks} hashes and {tokens} tokens, the line gives {len(hashes)} and {len(call.token_ids)}"
         )
+    if block_hash(key) != hashes[-1]:
+        raise BadInput("the key is not the chunk's last hash and its group")
     if (parent is None) != (first == 0):
         raise BadInput("the first chunk of a request has no parent, every other one has")
 
