@@ -121,6 +121,8 @@ class Outbox:
                 self._unlogged_places += step.places
                 step.committed = True
         else:
+            # A call without events can name a place all the same: the first call of all does.
+            self._unlogged_places += step.places
             step.committed = True
         if step.out or count:
             self._waiting.append(step)
