@@ -1,0 +1,1 @@
+"""The log: append, read, verify, numbers of chunks."""
