@@ -2,7 +2,8 @@
 
 LedgerError
 ├── BadInput             the caller's mistake: a trace, a key, a slice, an option
-│   └── TraceError       a line of a recorded trace that cannot be run
+│   ├── TraceError       a line of a recorded trace that cannot be run
+│   └── ExportError      a file of exported events that cannot be imported
 ├── StoreError           the store itself
 │   ├── StoreUnusable    cannot be opened, read or written
 │   │   └── StoreDamaged the file is no database, or its content does not hold together
@@ -14,7 +15,9 @@ LedgerError
     ├── NoSuchStream     nothing of that name, or more than one and none named
     ├── Fenced           a newer epoch has begun: this writer may append nothing more
     ├── OutOfOrder       the batch does not continue the log
-    └── Conflict         other content already stands under these numbers
+    ├── Conflict         other content already stands under these numbers
+    ├── Pruned           the events asked for are not in the log any more
+    └── Forked           the log is not the one that the reader has read
 """
 
 
@@ -32,6 +35,14 @@ class TraceError(BadInput):
     def __init__(self, path: object, line: int | None, problem: str) -> None:
         where = f"{path}, line {line}" if line is not None else str(path)
         super().__init__(f"{where}: {problem}")
+        self.line = line
+
+
+class ExportError(BadInput):
+    """A file of exported events that cannot be imported; nothing of it was written. `line` counts from 1."""
+
+    def __init__(self, path: object, line: int, problem: str) -> None:
+        super().__init__(f"{path}, line {line}: {problem}")
         self.line = line
 
 
@@ -104,3 +115,32 @@ class Conflict(StreamError):
 
     def __init__(self, stream: int, first_seq: int) -> None:
         super().__init__(f"stream {stream}: seq {first_seq} is in the log already, with other content")
+
+
+class Pruned(StreamError):
+    """The event at `seq` was pruned; the log begins at `floor`."""
+
+    def __init__(self, stream: str, seq: int, floor: int) -> None:
+        super().__init__(
+            f"stream {stream!r}: seq {seq} was pruned, the floor is {floor}; begin there, with the state at {floor - 1}"
+        )
+        self.seq, self.floor = seq, floor
+
+
+class Forked(StreamError):
+    """The log does not hold what the reader had read up to `seq`: a power loss, or a restored backup.
+
+    `forked_seq`: at or before this event the two histories part; all after it has to be read anew.
+    """
+
+    def __init__(self, stream: str, seq: int, last_seq: int, epoch_seq: int | None) -> None:
+        if epoch_seq is None:
+            what = f"seq {seq} was read, and the log ends at {last_seq}"
+        else:
+            what = f"seq {seq} is not the one that was read; the epoch that holds it began at {epoch_seq}"
+        self.seq, self.last_seq = seq, last_seq
+        self.forked_seq = last_seq + 1 if epoch_seq is None else epoch_seq
+        super().__init__(
+            f"stream {stream!r}: history forked at or before seq {self.forked_seq}: {what};"
+            " after a power loss or a restored backup, begin anew"
+        )

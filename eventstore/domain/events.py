@@ -74,7 +74,7 @@ def pack_fact(kind: int, flags: int = 0, place: int = 0, chunk: int = 0) -> int:
     return chunk << CHUNK_SHIFT | place << PLACE_SHIFT | flags << KIND_BITS | kind
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One row of the log. `time_ns` is UTC; `chunk` and `place` are the stream's numbers, 0 for none.
 
     `body` is the packed metadata of a `chunk_described`, and msgpack-free JSON for an event about the stream.

@@ -37,6 +37,7 @@ class Batch(msgspec.Struct, frozen=True):
     header: codec.Header
     prev_chain: bytes
     chain: bytes
+    sums: bytes
     parameters: tuple[object, ...]
 
 
@@ -66,6 +67,7 @@ def build(
         at = one.seq - header.first_seq
         place = get(facts[at] >> shift & mask, 0)
         sums[at] = codec.checksum(rows[at], place, one)
+    packed_sums = codec.pack_sums(sums)
     chain = codec.chain(prev_chain, header, rows, beside)
     descs, bodies = codec.bodies_json(beside)
     parameters = (
@@ -80,11 +82,11 @@ def build(
         codec.steps_json(triples),
         descs,
         bodies,
-        codec.pack_sums(sums),
+        packed_sums,
         prev_chain,
         chain,
     )
-    return Batch(stream, header, prev_chain, chain, parameters)
+    return Batch(stream, header, prev_chain, chain, packed_sums, parameters)
 
 
 def append(connection: Connection, batch: Batch) -> Outcome:

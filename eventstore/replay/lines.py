@@ -1,120 +1,121 @@
-"""The log as JSON lines, one event a line, in words; changes with that format (docs/replay.md)."""
+"""The log as lines, one event a line; changes with that form (docs/replay.md).
 
-from collections.abc import Iterator
+The first line says what slice of which log it begins, and where the stream's places are first named; the last event of
+a batch carries the batch. With these, `import` makes the same log again.
+"""
+
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection
 
 from eventstore.domain import clock
-from eventstore.domain.errors import BadInput
-from eventstore.domain.events import (
-    METADATA_ONLY,
-    PLACEHOLDER,
-    REMOVAL_EXPECTED,
-    REPEATED,
-    UNMATCHED,
-    Event,
-    Kind,
-    PlaceRow,
-    Reason,
-    decode_body,
-    locality_of,
-)
-from eventstore.domain.metadata import unpack
+from eventstore.domain.events import Event, PlaceRow
+from eventstore.domain.key import group_index
 from eventstore.log.chunks import keys_of
-from eventstore.log.read import page
-from eventstore.log.stream import StreamRow, places_of
+from eventstore.log.read import BatchRow, batches_over, page
+from eventstore.log.stream import StreamRow
+from eventstore.replay.form import Filter, Item, Page, Places
+from eventstore.replay.state import StateRow, state_page
+from eventstore.replay.words import as_words, metadata_words, place_words, places_in, stored_words
+from eventstore.storage.codec import unpack_sums
 
 #: The version of the lines' form. A new field does not change it, a changed or missing one does.
 SCHEMA_VERSION = 1
 
-_encoder = msgspec.json.Encoder()
 
+class LogLines:
+    """Events in words. `first` and `last` are those of the slice; None: it goes on as the log does."""
 
-def slice_of(stream: StreamRow, first: int | None, last: int | None) -> tuple[int, int]:
-    """The seqs from `first` to `last`, both included; None: from the floor, to the end.
+    def __init__(self, first: int, last: int | None, wanted: Filter | None = None, state_at: int | None = None) -> None:
+        self._wanted = wanted or Filter()
+        self._places = Places()
+        self._told: set[int] = set()
+        self._head: dict[str, Any] | None = {"schema_version": SCHEMA_VERSION, "from": first, "to": last}
+        if state_at is not None:
+            self._head["state_at"] = state_at
+        if self._wanted:
+            self._head["media"] = sorted(self._wanted.media)
+            self._head["groups"] = sorted(self._wanted.groups)
 
-    Raises `BadInput` where the log does not have them.
-    """
-    start = stream.floor_seq if first is None else first
-    end = stream.last_seq if last is None else last
-    if start < 1 or start > stream.last_seq + 1:
-        raise BadInput(
-            f"stream {stream.name!r} has no seq {start}: it goes from {stream.floor_seq} to {stream.last_seq}"
-        )
-    if start < stream.floor_seq:
-        raise BadInput(f"stream {stream.name!r}: seq {start} was pruned, the floor is {stream.floor_seq}")
-    if end < start - 1 or end > stream.last_seq:
-        raise BadInput(f"stream {stream.name!r}: no slice from {start} to {end}; the log ends at {stream.last_seq}")
-    return start, end
-
-
-def lines(connection: Connection, stream: StreamRow, first: int, last: int) -> Iterator[bytes]:
-    """Events `first` to `last` as JSON lines, read page by page; memory does not grow with the slice."""
-    places = {row.number: row for row in places_of(connection, stream.stream)}
-    after = first - 1
-    while after < last and (events := page(connection, stream.stream, after, upto=last)):
+    def read(self, connection: Connection, stream: StreamRow, after: int, upto: int) -> Page:
+        """The next page of events after `after`."""
+        events = page(connection, stream.stream, after, upto=upto)
+        if not events:
+            return Page([], upto)
+        places = self._places.get(connection, stream, places_in(events))
         keys = keys_of(connection, stream.stream, {event.chunk for event in events if event.chunk})
+        batches = iter(batches_over(connection, stream.stream, events[0].seq, events[-1].seq))
+        items = []
+        batch, sums = _next(batches)
         for event in events:
-            yield _encoder.encode(as_words(event, stream.name, keys.get(event.chunk, b""), places)) + b"\n"
-        after = events[-1].seq
+            while event.seq > batch.last_seq:
+                batch, sums = _next(batches)
+            key = keys.get(event.chunk, b"")
+            if not self._takes(event, key, places):
+                continue
+            line = as_words(event, stream.name, key, places)
+            line["sum"] = sums[event.seq - batch.first_seq]
+            if event.seq == batch.last_seq:
+                line["batch"] = _batch_words(batch)
+            items.append(Item(event.time_ns, self._introduced(line, places)))
+        return Page(items, events[-1].seq)
+
+    def state(self, connection: Connection, stream: StreamRow, at: int, after_chunk: int) -> tuple[list[Item], int]:
+        """The next residencies after event `at`, each as the store that it would take to have it."""
+        found, upto = state_page(connection, stream.stream, at, after_chunk)
+        places = self._places.get(connection, stream, {one.place for one in found})
+        return [
+            Item(one.opened_ns, self._introduced(_state_words(stream.name, at, one, places), places))
+            for one in found
+            if self._wanted.takes_place(places[one.place]) and self._wanted.takes_group(group_index(one.key))
+        ], upto
+
+    def _takes(self, event: Event, key: bytes, places: dict[int, PlaceRow]) -> bool:
+        if not self._wanted or not event.chunk:
+            return True
+        return self._wanted.takes_place(places.get(event.place)) and self._wanted.takes_group(group_index(key))
+
+    def _introduced(self, line: dict[str, Any], places: dict[int, PlaceRow]) -> dict[str, Any]:
+        """`line`, with what has to be known from here on and was not told yet."""
+        if self._head is not None:
+            line["slice"], self._head = self._head, None
+        if len(self._told) != len(places):
+            line["places"] = [
+                {"number": row.number, "word": row.word} | place_words(row)
+                for row in places.values()
+                if row.number not in self._told
+            ]
+            self._told.update(places)
+        return line
 
 
-def as_words(event: Event, stream: str, key: bytes, places: dict[int, PlaceRow]) -> dict[str, Any]:
-    """One event as a person reads it: words for kinds, media and reasons, hex keys, times as ISO and nanoseconds."""
-    line: dict[str, Any] = {
-        "stream": stream,
-        "seq": event.seq,
-        "time": clock.iso(event.time_ns),
-        "time_ns": event.time_ns,
-        "kind": event.kind.name.lower(),
+def _next(batches: Any) -> tuple[BatchRow, tuple[int, ...]]:
+    batch: BatchRow = next(batches)
+    return batch, unpack_sums(batch.sums)
+
+
+def _batch_words(batch: BatchRow) -> dict[str, Any]:
+    return {
+        "first_seq": batch.first_seq,
+        "epoch": batch.epoch,
+        "time_ns": batch.time_ns,
+        "uptime_ns": batch.uptime_ns,
+        "handed_out": batch.handed_out,
+        "chain": batch.chain.hex(),
     }
-    if event.chunk:
-        line["key"] = key.hex()
-    if event.place:
-        place = places[event.place].place
-        line |= {"medium": place.medium.value, "ownership": place.ownership}
-    if event.kind in (Kind.CHUNK_STORED, Kind.CHUNK_REMOVED):
-        locality = locality_of(event.flags)
-        line["locality"] = locality.value if locality else None
-    if event.kind is Kind.CHUNK_STORED:
-        line["removal_expected"] = bool(event.flags & REMOVAL_EXPECTED)
-        line["repeated"] = bool(event.flags & REPEATED)
-        line["placeholder"] = bool(event.flags & PLACEHOLDER)
-    elif event.kind is Kind.CHUNK_REMOVED:
-        line["metadata_only"] = bool(event.flags & METADATA_ONLY)
-        line["matched"] = not event.flags & UNMATCHED
-    elif event.kind in (Kind.RESIDENCY_CLOSED, Kind.RESIDENCY_CONFIRMED):
-        line["reason"] = Reason(event.flags).name.lower()
-    elif event.kind is Kind.CHUNK_DESCRIBED:
-        line["metadata"] = _metadata(key, event.body)
-    else:
-        line |= _stream_body(event, places)
-    return line
 
 
-def _metadata(key: bytes, packed: bytes) -> dict[str, Any] | None:
-    if not packed:
-        return None
-    meta = unpack(key, packed)
-    words = msgspec.to_builtins(meta)
-    words["block_hashes"] = [one.hex() for one in meta.block_hashes]
-    words["parent_block_hash"] = meta.parent_block_hash.hex() if meta.parent_block_hash is not None else None
-    return dict(words)
-
-
-def _stream_body(event: Event, places: dict[int, PlaceRow]) -> dict[str, Any]:
-    body = decode_body(event.body)
-    words: dict[str, Any] = msgspec.to_builtins(body)
-    words.pop("ends", None)
-    if event.kind in (Kind.EPOCH_STARTED, Kind.CACHE_RESET):
-        words["ends"] = [
-            {
-                "medium": places[end.place].place.medium.value,
-                "ownership": places[end.place].place.ownership,
-                "reason": end.reason.name.lower(),
-            }
-            for end in body.ends
-        ]
-    return words
+def _state_words(stream: str, at: int, one: StateRow, places: dict[int, PlaceRow]) -> dict[str, Any]:
+    return {
+        "stream": stream,
+        "seq": at,
+        "state": True,
+        "time": clock.iso(one.opened_ns),
+        "time_ns": one.opened_ns,
+        "kind": "chunk_stored",
+        "key": one.key.hex(),
+        **place_words(places[one.place]),
+        **stored_words(one.flags),
+        "opened_seq": one.opened_seq,
+        "metadata": metadata_words(one.key, one.packed),
+    }

@@ -25,6 +25,8 @@ BUSY_TIMEOUT_MS = 5_000
 #: A checkpoint every 64 MiB of log file: with SQLite's 4 MiB the same pages of the views are written over and over.
 CHECKPOINT_PAGES = 16_000
 CACHE_KIB = 64 * 1024
+#: For who goes through the log once: what was read is not read again.
+LEAN_CACHE_KIB = 4 * 1024
 
 _lent: "weakref.WeakSet[PoolProxiedConnection]" = weakref.WeakSet()
 
@@ -61,9 +63,7 @@ def open_engine(
     Opens no connection yet. Dispose of it when done.
     """
     url = parse_store(store) if isinstance(store, str) else store
-    path = store_path(url)
-    query = {"mode": "ro" if read_only else "rw", "uri": "true"} | ({"immutable": "1"} if as_of_checkpoint else {})
-    uri = URL.create("sqlite", database=f"file:{_quoted(str(path))}", query=query)
+    uri = database_uri(url, "sqlite", read_only=read_only, as_of_checkpoint=as_of_checkpoint)
     engine = create_engine(uri, poolclass=NullPool, connect_args={"timeout": busy_timeout_ms / 1000})
     configure(engine, show(url), read_only=read_only, synchronous=synchronous)
     return engine
@@ -102,6 +102,17 @@ def configure(engine: Engine, shown: str, *, read_only: bool, synchronous: Synch
     @event.listens_for(engine, "handle_error")
     def _failed(context: ExceptionContext) -> LedgerError | None:
         return _translated(context.original_exception, shown)
+
+
+def lean(connection: Connection) -> None:
+    """Make this connection keep little of what it reads, so that a long reader's memory does not grow."""
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{LEAN_CACHE_KIB}")
+
+
+def database_uri(url: URL, driver: str, *, read_only: bool, as_of_checkpoint: bool = False) -> URL:
+    """What `driver` opens a store's file by."""
+    query = {"mode": "ro" if read_only else "rw", "uri": "true"} | ({"immutable": "1"} if as_of_checkpoint else {})
+    return URL.create(driver, database=f"file:{_quoted(str(store_path(url)))}", query=query)
 
 
 def _quoted(path: str) -> str:

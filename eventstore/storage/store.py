@@ -14,11 +14,7 @@ from eventstore.storage.url import parse_store, show, store_path
 
 def open_for_reading(store: str) -> Engine:
     """An engine that can only read, over a store that exists and is of this code's schema."""
-    url = parse_store(store)
-    if not _is_there(store_path(url), show(url)):
-        raise StoreUnusable(
-            f"store {show(url)}: there is no such file; `kvledger migrate --store {show(url)}` makes one"
-        )
+    url = existing(store)
     engine = open_engine(url, read_only=True)
     try:
         with engine.begin() as connection:
@@ -51,6 +47,16 @@ def open_for_writing(
         if made and path.stat().st_size == 0:
             path.unlink()
         raise
+
+
+def existing(store: str) -> URL:
+    """The URL of a store whose file is there. Raises `StoreUnusable` where it is not."""
+    url = parse_store(store)
+    if not _is_there(store_path(url), show(url)):
+        raise StoreUnusable(
+            f"store {show(url)}: there is no such file; `kvledger migrate --store {show(url)}` makes one"
+        )
+    return url
 
 
 def prepare_folder(store: str) -> None:
