@@ -88,6 +88,9 @@ class Session:
         survivors: list[Member] = []
         asked: dict[tuple[int, bytes], Asked] = {}
         questions: dict[int, tuple[Check, list[bytes]]] = {}
+        for number, state in places.by_number.items():
+            if str(state.place) in checks:
+                questions[number] = (checks[str(state.place)], [])
         for found in residents(connection, stream):
             state = places.by_number[found.place]
             if state.announces:
@@ -95,14 +98,14 @@ class Session:
                 if chunk is None:
                     chunk = index.chunks[found.key] = Chunk(found.packed, number=found.number)
                 chunk.resident |= state.bit
+            if settings.announce == "none" and not questions:
+                continue
             survivor = member(state, found, resident=True)
-            check = checks.get(str(state.place))
-            if check is not None:
+            survivors.append(survivor)
+            if found.place in questions:
                 survivor.asked = True
-                asked[state.number, found.key] = Asked(found.number, survivor)
-                questions.setdefault(state.number, (check, []))[1].append(found.key)
-            if settings.announce != "none":
-                survivors.append(survivor)
+                asked[found.place, found.key] = Asked(found.number, survivor)
+                questions[found.place][1].append(found.key)
         for number, key, packed in newest_descriptions(connection, stream):
             if not index.has_room(packed):
                 break

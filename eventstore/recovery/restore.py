@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from eventstore.domain.events import Kind
 from eventstore.domain.residency import Resident
 
+_ROWS_AT_ONCE = 8_192
 _LATEST = (
     "(SELECT p.body FROM payload AS p WHERE p.stream = {t}.stream AND p.chunk = {t}.chunk AND length(p.body) > 0"
     " ORDER BY p.seq DESC LIMIT 1)"
@@ -23,9 +24,10 @@ def residents(connection: Connection, stream: int) -> Iterator[Resident]:
         " WHERE r.stream = ? ORDER BY r.chunk, r.place",
         (stream,),
     )
-    return (
-        Resident(number, key, body or b"", place, flags, stores) for number, key, body, place, flags, stores in rows
-    )
+    # Many rows at a time: one by one costs more than all else here.
+    for page in rows.partitions(_ROWS_AT_ONCE):
+        for number, key, body, place, flags, stores in page:
+            yield Resident(number, key, body or b"", place, flags, stores)
 
 
 def newest_descriptions(connection: Connection, stream: int) -> Iterator[tuple[int, bytes, bytes]]:
@@ -36,7 +38,10 @@ def newest_descriptions(connection: Connection, stream: int) -> Iterator[tuple[i
         + " FROM chunk AS c WHERE c.stream = ? ORDER BY c.chunk DESC",
         (stream,),
     )
-    return ((number, key, body) for number, key, body in rows if body)
+    for page in rows.partitions(_ROWS_AT_ONCE):
+        for number, key, body in page:
+            if body:
+                yield number, key, body
 
 
 def touched(connection: Connection, stream: int, after_seq: int) -> list[Resident]:
