@@ -6,6 +6,7 @@ The one place that opens a tracker, for the connector and for the command line a
 import os
 import socket
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,18 @@ from tracker.writer import Writer
 
 #: How long a clean shutdown may take to commit what is left, in seconds.
 CLOSE_DEADLINE_S = 10.0
+
+
+_open: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    # Threads do not survive a fork: without this a child's tracker would wait for commits that never come.
+    for session in list(_open):
+        session.tracker.outbox.closed_reason = "this process was forked from the one that writes the stream"
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class Session:
@@ -59,6 +72,7 @@ class Session:
             self.opened: Opened = open_epoch(connection, opening)
         places = Places(settings.policies, self.opened.places)
         self.tracker = Tracker(settings, places, publisher, now_ns)
+        _open.add(self)
         with engine.connect() as connection:
             first = self._restore(connection, settings, places, publisher, checks or {})
         # It is handed out before all else, and with it everything up to the epoch's beginning is told.

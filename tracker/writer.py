@@ -21,6 +21,7 @@ from eventstore.log.stream import heartbeat
 from eventstore.recovery.epoch import Opened
 from eventstore.recovery.restore import ended_by, residents
 from eventstore.storage.codec import Described, Header, place_sum
+from eventstore.storage.engine import check_in_place
 from tracker.index import Chunk
 from tracker.outbox import Control, Outbox, Step
 from tracker.retell import Retelling
@@ -135,6 +136,7 @@ class Writer(threading.Thread):
         while True:
             try:
                 connection = self._connected()
+                check_in_place(connection)
                 if batch is None:
                     batch = self._encode(connection, steps)
                 append(connection, batch)

@@ -21,7 +21,9 @@ def reading(store: str) -> Iterator[Connection]:
             yield connection
     except (ValueError, KeyError, TypeError, struct.error, msgspec.MsgspecError) as error:
         # What the log and the views hold was checked when it was written, so here it is the store that is wrong.
-        raise StoreDamaged(f"store {store}: holds what kvledger does not write ({error}); run `kvledger verify`") from error
+        raise StoreDamaged(
+            f"store {store}: holds what kvledger does not write ({error}); run `kvledger verify`"
+        ) from error
     finally:
         engine.dispose()
 

@@ -3,17 +3,18 @@
 What each setting guards against is in docs/architecture.md, "The store".
 """
 
-import ctypes
 import os
 import sqlite3
-import weakref
 from typing import Any, Literal
 
+import msgspec
 from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import Connection, ExceptionContext
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
+from eventstore.domain import clock
 from eventstore.domain.errors import LedgerError, StoreBusy, StoreDamaged, StoreFull, StoreUnusable
+from eventstore.storage import forks
 from eventstore.storage.url import parse_store, show, store_path
 
 Synchronous = Literal["normal", "full"]
@@ -28,17 +29,29 @@ CACHE_KIB = 64 * 1024
 #: For who goes through the log once: what was read is not read again.
 LEAN_CACHE_KIB = 4 * 1024
 
-_lent: "weakref.WeakSet[PoolProxiedConnection]" = weakref.WeakSet()
+#: Where a connection keeps which file it opened.
+_FILE = "kvledger file"
+_LOOK_EVERY_NS = 1_000_000_000
 
 
-def _forget_in_child() -> None:
-    # A forked child must not touch the parent's connections, not even to close them: that rolls back and checkpoints.
-    # Whoever drops the last reference closes, so each gets one that nobody ever drops.
-    for lent in list(_lent):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(lent))
+class _File(msgspec.Struct):
+    """What an engine opened: the path, which file was there, and when to look again."""
 
+    path: str
+    opened: tuple[int, int] | None = None
+    look_at: int = 0
 
-os.register_at_fork(after_in_child=_forget_in_child)
+    def check(self) -> None:
+        """Raise where another file is there now, or none.
+
+        SQLite goes on writing into a file that was removed, and nobody would ever read it; and it would apply the old
+        file's write-ahead log to a new one.
+        """
+        found = _identity(self.path)
+        if self.opened is None:
+            self.opened = found
+        elif found != self.opened:
+            raise StoreUnusable(f"store {self.path}: its file was removed or replaced while it was open; put it back")
 
 
 class AppendRefused(LedgerError):
@@ -70,10 +83,15 @@ def open_engine(
 
 
 def configure(engine: Engine, shown: str, *, read_only: bool, synchronous: Synchronous) -> None:
-    """Attach to a (synchronous) engine what makes it a store's engine."""
+    """Attach to a (synchronous) engine what makes it a store's engine. `shown` is the file's path."""
+    file = _File(shown)
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: object) -> None:
+    def _connected(connection: Any, record: Any) -> None:
+        # Nothing of the file is read before the first statement.
+        forks.check(shown)
+        file.check()
+        record.info[_FILE] = file
         # Transactions are begun by hand: Python's sqlite3 would leave DDL outside them.
         connection.isolation_level = None
         cursor = connection.cursor()
@@ -92,7 +110,7 @@ def configure(engine: Engine, shown: str, *, read_only: bool, synchronous: Synch
 
     @event.listens_for(engine, "checkout")
     def _lend(_connection: object, _record: object, lent: PoolProxiedConnection) -> None:
-        _lent.add(lent)
+        forks.lend(lent, shown)
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
@@ -113,6 +131,27 @@ def database_uri(url: URL, driver: str, *, read_only: bool, as_of_checkpoint: bo
     """What `driver` opens a store's file by."""
     query = {"mode": "ro" if read_only else "rw", "uri": "true"} | ({"immutable": "1"} if as_of_checkpoint else {})
     return URL.create(driver, database=f"file:{_quoted(str(store_path(url)))}", query=query)
+
+
+def check_in_place(connection: Connection) -> None:
+    """Raise `StoreUnusable` where the store's file is not the one any more that `connection` has open.
+
+    Looks once a second at most: each look lets go of the GIL.
+    """
+    file: _File = connection.info[_FILE]
+    now = clock.steady_ns()
+    if now < file.look_at:
+        return
+    file.look_at = now + _LOOK_EVERY_NS
+    file.check()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _quoted(path: str) -> str:
