@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from eventstore.cli import demo, drive, export, history, import_, migrate, rebuild, replay, residency, status, verify
+from eventstore.cli import (
+    audit,
+    demo,
+    drive,
+    export,
+    history,
+    import_,
+    migrate,
+    rebuild,
+    replay,
+    residency,
+    status,
+    verify,
+)
 from eventstore.domain.errors import LedgerError
 
 FINE, FINDINGS, BAD_USE, INTERRUPTED = 0, 1, 2, 130
@@ -42,7 +55,7 @@ def _until_nobody_reads(command: Callable[..., None]) -> Callable[..., None]:
     return quiet
 
 
-for module in (demo, migrate, drive, status, residency, history, verify, rebuild, replay, import_, export):
+for module in (demo, migrate, drive, status, residency, history, audit, verify, rebuild, replay, import_, export):
     app.command(module.NAME)(_until_nobody_reads(module.command))
 
 

@@ -13,11 +13,11 @@ from eventstore.storage.store import open_for_reading
 
 
 @contextmanager
-def reading(store: str) -> Iterator[Connection]:
-    """A connection with one snapshot of the store, for a command that is soon done."""
+def connected(store: str) -> Iterator[Connection]:
+    """A connection without a transaction, for a command that reads for long and begins short ones itself."""
     engine = open_for_reading(store)
     try:
-        with engine.begin() as connection:
+        with engine.connect() as connection:
             yield connection
     except (ValueError, KeyError, TypeError, struct.error, msgspec.MsgspecError) as error:
         # What the log and the views hold was checked when it was written, so here it is the store that is wrong.
@@ -26,6 +26,13 @@ def reading(store: str) -> Iterator[Connection]:
         ) from error
     finally:
         engine.dispose()
+
+
+@contextmanager
+def reading(store: str) -> Iterator[Connection]:
+    """A connection with one snapshot of the store, for a command that is soon done."""
+    with connected(store) as connection, connection.begin():
+        yield connection
 
 
 @contextmanager
