@@ -69,7 +69,7 @@ def named(names: Iterable[str]) -> tuple[Check, ...]:
 def audit(
     connection: Connection, stream: StreamRow, checks: Iterable[Check], progress: Progress = lambda _: None
 ) -> Iterator[Result]:
-    """Run `checks` over one stream. `connection` has no transaction open: each check begins its own, a long one several."""
+    """Run `checks` over one stream, on a connection without a transaction: each check begins its own."""
     for check in checks:
         found: Found = check.ask(connection, stream, progress)
         yield Result(stream.name, check.name, check.asks, found.level or check.level, found.count, list(found.examples))

@@ -12,6 +12,7 @@ import typer
 from eventstore.cli import (
     audit,
     demo,
+    diff,
     drive,
     export,
     history,
@@ -20,6 +21,7 @@ from eventstore.cli import (
     rebuild,
     replay,
     residency,
+    stats,
     status,
     verify,
 )
@@ -55,7 +57,23 @@ def _until_nobody_reads(command: Callable[..., None]) -> Callable[..., None]:
     return quiet
 
 
-for module in (demo, migrate, drive, status, residency, history, audit, verify, rebuild, replay, import_, export):
+_COMMANDS = (
+    demo,
+    migrate,
+    drive,
+    status,
+    residency,
+    history,
+    diff,
+    stats,
+    audit,
+    verify,
+    rebuild,
+    replay,
+    import_,
+    export,
+)
+for module in _COMMANDS:
     app.command(module.NAME)(_until_nobody_reads(module.command))
 
 

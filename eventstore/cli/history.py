@@ -9,33 +9,42 @@ from eventstore.cli import render
 from eventstore.cli.options import DEFAULT_STORE, AsJson, Store, Stream
 from eventstore.cli.reading import reading_stream
 from eventstore.domain import clock
-from eventstore.domain.errors import BadInput
-from eventstore.domain.key import parse_key
+from eventstore.domain.key import block_hash, group_index, wire_hash
 from eventstore.domain.metadata import unpack
-from eventstore.log.chunks import numbers_of
+from eventstore.log.naming import one, parse_name
 from eventstore.views.history import Interval, descriptions, intervals
 
 NAME = "history"
 
 
 def command(
-    key: Annotated[str, typer.Argument(help="The chunk's key in hex: block hash and group index.")],
+    chunk: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHUNK",
+            help="Its key, or the hash of one of its blocks: in hex, or as KV events have it, a number.",
+        ),
+    ],
     store: Store = DEFAULT_STORE,
     stream: Stream = None,
+    group: Annotated[
+        int | None, typer.Option("--group", help="The KV-cache group, where chunks of several share the hash.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What a chunk is, and each of its residencies from opening to end."""
-    wanted = parse_key(key)
+    name = parse_name(chunk)
     with reading_stream(store, stream) as (connection, row):
-        number = numbers_of(connection, row.stream, [wanted]).get(wanted)
-        if number is None:
-            raise BadInput(f"stream {row.name!r} has never heard of key {wanted.hex()}")
-        lives = [_words(one) for one in intervals(connection, row.stream, number)]
+        named = one(connection, row, name, group)
+        wanted, number = named.key, named.number
+        lives = [_words(life) for life in intervals(connection, row.stream, number)]
         described = descriptions(connection, row.stream, number)
     latest = next((unpack(wanted, body) for _, body in reversed(described) if body), None)
     found: dict[str, Any] = {
         "stream": row.name,
         "key": wanted.hex(),
+        "wire": wire_hash(block_hash(wanted)),
+        "group_idx": group_index(wanted),
         "first_seq": number,
         "described_at": [seq for seq, body in described if body],
         "metadata": None,
@@ -43,7 +52,7 @@ def command(
     }
     if latest is not None:
         found["metadata"] = msgspec.to_builtins(latest) | {
-            "block_hashes": [one.hex() for one in latest.block_hashes],
+            "block_hashes": [block.hex() for block in latest.block_hashes],
             "parent_block_hash": latest.parent_block_hash.hex() if latest.parent_block_hash is not None else None,
         }
     if as_json:
@@ -53,7 +62,7 @@ def command(
     render.say(f"{wanted.hex()}: {what}; first named at seq {number}")
     columns = ["medium", "ownership", "opened seq", "opened", "closed seq", "closed", "reason"]
     names = ("medium", "ownership", "opened_seq", "opened", "closed_seq", "closed", "reason")
-    render.table("", columns, ([one[name] for name in names] for one in lives))
+    render.table("", columns, ([life[column] for column in names] for life in lives))
 
 
 def _words(one: Interval) -> dict[str, Any]:

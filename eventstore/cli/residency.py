@@ -1,4 +1,4 @@
-"""`kvledger residency`: what is where, now or after any event."""
+"""`kvledger residency`: what is where, now, after any event or at any time."""
 
 from typing import Annotated, Any
 
@@ -9,6 +9,8 @@ from eventstore.cli.options import DEFAULT_STORE, AsJson, Store, Stream
 from eventstore.cli.reading import reading_stream
 from eventstore.domain import clock
 from eventstore.domain.events import PLACEHOLDER, locality_of
+from eventstore.domain.point import parse_point
+from eventstore.log.points import seq_at
 from eventstore.views.residency import ResidencyRow, residency
 
 NAME = "residency"
@@ -17,13 +19,17 @@ NAME = "residency"
 def command(
     store: Store = DEFAULT_STORE,
     stream: Stream = None,
-    at: Annotated[int | None, typer.Option("--at", metavar="SEQ", help="After this event instead of now.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="SEQ|TIME", help="After this event, or at this time, instead of now.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Every chunk with the places where it is resident."""
+    point = parse_point(at) if at is not None else None
     with reading_stream(store, stream) as (connection, row):
-        found = [_words(one) for one in residency(connection, row, at)]
-        seq = row.last_seq if at is None else at
+        seq = seq_at(connection, row, point) if point is not None else None
+        found = [_words(one) for one in residency(connection, row, seq)]
+        seq = row.last_seq if seq is None else seq
     if as_json:
         render.document({"stream": row.name, "at_seq": seq, "residencies": found})
         return
