@@ -50,7 +50,7 @@ def command(
 def drive(path: Path, options: Options, *, crash: bool) -> dict[str, object]:
     """Run the whole trace; returns the counts, read back from the log."""
     trace = read_trace(path)
-    prepare(trace, options)
+    prepare(path, trace, options)
     with render.progress("processes", len(trace.processes)) as done:
         for number in range(len(trace.processes)):
             if crash:

@@ -1,4 +1,4 @@
-"""How a command that only reads opens its store; changes with what such a command needs first."""
+"""How a command opens a store that is there; changes with what such a command needs first."""
 
 import struct
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from eventstore.domain.errors import StoreDamaged
 from eventstore.log.stream import StreamRow, one_stream
-from eventstore.storage.store import open_for_reading
+from eventstore.storage.store import open_for_reading, open_for_writing
 
 
 @contextmanager
@@ -17,13 +17,8 @@ def connected(store: str) -> Iterator[Connection]:
     """A connection without a transaction, for a command that reads for long and begins short ones itself."""
     engine = open_for_reading(store)
     try:
-        with engine.connect() as connection:
+        with explaining_damage(store), engine.connect() as connection:
             yield connection
-    except (ValueError, KeyError, TypeError, struct.error, msgspec.MsgspecError) as error:
-        # What the log and the views hold was checked when it was written, so here it is the store that is wrong.
-        raise StoreDamaged(
-            f"store {store}: holds what kvledger does not write ({error}); run `kvledger verify`"
-        ) from error
     finally:
         engine.dispose()
 
@@ -33,6 +28,29 @@ def reading(store: str) -> Iterator[Connection]:
     """A connection with one snapshot of the store, for a command that is soon done."""
     with connected(store) as connection, connection.begin():
         yield connection
+
+
+@contextmanager
+def changing(store: str) -> Iterator[Connection]:
+    """One transaction on a store that is there, for a command that must not make one."""
+    open_for_reading(store).dispose()
+    engine, _ = open_for_writing(store)
+    try:
+        with explaining_damage(store), engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def explaining_damage(store: str) -> Iterator[None]:
+    """Say of content that cannot be understood where it is: it was checked when it was written."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, struct.error, msgspec.MsgspecError) as error:
+        raise StoreDamaged(
+            f"store {store}: holds what kvledger does not write ({error}); run `kvledger verify`"
+        ) from error
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from eventstore.cli import render
 from eventstore.cli.options import DEFAULT_STORE, AsJson, Store, Stream
+from eventstore.cli.reading import changing
 from eventstore.log.stream import all_streams, one_stream
-from eventstore.storage.store import open_for_reading, open_for_writing
 from eventstore.views.rebuild import rebuild
 
 NAME = "rebuild"
@@ -11,15 +11,9 @@ NAME = "rebuild"
 
 def command(store: Store = DEFAULT_STORE, stream: Stream = None, as_json: AsJson = False) -> None:
     """Replace the views by what the log gives, in one transaction, and say how many rows were wrong."""
-    # A rebuild is for a store that is there: it must not make one.
-    open_for_reading(store).dispose()
-    engine, _ = open_for_writing(store)
-    try:
-        with engine.begin() as connection:
-            rows = [one_stream(connection, stream)] if stream is not None else all_streams(connection)
-            results = [rebuild(connection, row) for row in rows]
-    finally:
-        engine.dispose()
+    with changing(store) as connection:
+        rows = [one_stream(connection, stream)] if stream is not None else all_streams(connection)
+        results = [rebuild(connection, row) for row in rows]
     if as_json:
         render.document({"changed": sum(sum(result.changed.values()) for result in results), "streams": results})
         return

@@ -31,18 +31,18 @@ class Options(msgspec.Struct, frozen=True):
     outbox_events: int = 1_000_000
 
 
-def prepare(trace: Trace, options: Options) -> None:
-    """Make the store and the file for what is handed out, or raise what stands against it and leave both alone."""
+def prepare(path: Path, trace: Trace, options: Options) -> None:
+    """Make the store and the file for what is handed out, or raise what stands against it and leave both alone.
+
+    `path` is the trace's own file.
+    """
     published = Path(options.published) if options.published else None
-    if published is not None and published.exists() and _is_store(published, options.store):
-        raise BadInput(f"{published} is the store: name another file for what is published")
+    if published is not None and published.exists():
+        for what, other in (("the store", store_path(parse_store(options.store))), ("the trace", path)):
+            if other.exists() and published.samefile(other):
+                raise BadInput(f"{published} is {what}: name another file for what is published")
     with published_file(published) if published is not None else nullcontext():
         check_stream_is_new(trace, options.store)
-
-
-def _is_store(path: Path, store: str) -> bool:
-    there = store_path(parse_store(store))
-    return there.exists() and path.samefile(there)
 
 
 def check_stream_is_new(trace: Trace, store: str) -> None:
