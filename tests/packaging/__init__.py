@@ -1,0 +1,1 @@
+"""What is shipped: the wheel, what it needs, what it leaves alone."""

@@ -1,0 +1,1 @@
+"""The store on its own: appends, transactions, processes, faults of the disk."""
