@@ -60,10 +60,13 @@ CREATE VIEW residency AS
 SELECT s.stream AS stream,
        s.state AS state,
        lower(hex(c."key")) AS "key",
-       (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 1, 1)) << 12)
-           | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 2, 1)) << 8)
-           | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 3, 1)) << 4)
-           | instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 4, 1)) AS group_idx,
+       CASE substr(c."key", -4)
+           WHEN x'00000000' THEN 0 WHEN x'00000001' THEN 1
+           ELSE (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 1, 1)) << 12)
+               | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 2, 1)) << 8)
+               | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 3, 1)) << 4)
+               | instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 4, 1))
+       END AS group_idx,
        c.wire AS wire,
        p.medium AS medium,
        p.ownership AS ownership,
@@ -108,10 +111,13 @@ JOIN closed_residency AS r ON r.stream = p.stream AND r.place = p.place;
 CREATE VIEW lifecycle AS
 SELECT s.name AS stream,
        lower(hex(c."key")) AS "key",
-       (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 1, 1)) << 12)
-           | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 2, 1)) << 8)
-           | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 3, 1)) << 4)
-           | instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 4, 1)) AS group_idx,
+       CASE substr(c."key", -4)
+           WHEN x'00000000' THEN 0 WHEN x'00000001' THEN 1
+           ELSE (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 1, 1)) << 12)
+               | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 2, 1)) << 8)
+               | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 3, 1)) << 4)
+               | instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 4, 1))
+       END AS group_idx,
        c.wire AS wire,
        p.medium AS medium,
        p.ownership AS ownership,
@@ -139,10 +145,13 @@ LEFT JOIN place AS p ON p.stream = r.stream AND p.place = r.place
 UNION ALL
 SELECT s.name AS stream,
        lower(hex(c."key")) AS "key",
-       (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 1, 1)) << 12)
-           | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 2, 1)) << 8)
-           | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 3, 1)) << 4)
-           | instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 4, 1)) AS group_idx,
+       CASE substr(c."key", -4)
+           WHEN x'00000000' THEN 0 WHEN x'00000001' THEN 1
+           ELSE (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 1, 1)) << 12)
+               | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 2, 1)) << 8)
+               | (instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 3, 1)) << 4)
+               | instr('123456789ABCDEF', substr(hex(substr(c."key", -2)), 4, 1))
+       END AS group_idx,
        c.wire AS wire,
        p.medium AS medium,
        p.ownership AS ownership,
@@ -166,10 +175,13 @@ CREATE VIEW chunks AS
 SELECT d.stream AS stream,
        lower(hex(d."key")) AS "key",
        lower(hex(substr(d."key", 1, length(d."key") - 4))) AS block_hash,
-       (instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 1, 1)) << 12)
-           | (instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 2, 1)) << 8)
-           | (instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 3, 1)) << 4)
-           | instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 4, 1)) AS group_idx,
+       CASE substr(d."key", -4)
+           WHEN x'00000000' THEN 0 WHEN x'00000001' THEN 1
+           ELSE (instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 1, 1)) << 12)
+               | (instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 2, 1)) << 8)
+               | (instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 3, 1)) << 4)
+               | instr('123456789ABCDEF', substr(hex(substr(d."key", -2)), 4, 1))
+       END AS group_idx,
        d.wire AS wire,
        printf('%llu', d.wire) AS wire_unsigned,
        d.chunk AS first_seq,
