@@ -1,5 +1,6 @@
 -- The views for people, again: the same columns and more, and plans that stay good on a large store.
--- Docs: docs/sql.md, column by column. Queries that they are made for: docs/questions.md.
+-- Docs: docs/sql.md, column by column. Queries that they are made for: docs/questions.md. A test looks for scans of the
+-- log in their plans by its alias, which is `ev` in every view.
 
 -- What SQLite's planner is to think of the tables: many rows a stream, few a chunk. Without any statistics it takes
 -- `stream = ?` alone for a good start and reads a whole table where an index by chunk or by wire hash is there. These
@@ -32,9 +33,10 @@ CREATE VIEW streams AS
 SELECT s.name AS stream,
        -- Three missed heartbeats and no word of an end: nobody writes this stream any more.
        CASE
-           WHEN s.epoch = 0 OR (SELECT e.kind FROM event AS e WHERE e.stream = s.stream AND e.seq = s.last_seq) = 9
+           WHEN s.epoch = 0 OR (SELECT ev.kind FROM event AS ev WHERE ev.stream = s.stream AND ev.seq = s.last_seq) = 9
            THEN 'ended'
-           WHEN CAST(strftime('%s', 'now') AS INTEGER) * 1000000000 - s.heartbeat_ns <= 3 * s.heartbeat_every_ns + 1000000000
+           WHEN CAST(strftime('%s', 'now') AS INTEGER) * 1000000000 - s.heartbeat_ns
+                <= 3 * s.heartbeat_every_ns + 1000000000
            THEN 'live'
            ELSE 'silent'
        END AS state,
@@ -259,10 +261,10 @@ SELECT o.stream AS stream,
        strftime('%Y-%m-%dT%H:%M:%fZ', o.started_ns / 1e9, 'unixepoch') AS started,
        o.started_ns AS started_ns,
        o.last_seq AS last_seq,
-       strftime('%Y-%m-%dT%H:%M:%fZ', z.time_ns / 1e9, 'unixepoch') AS last,
-       z.time_ns AS last_ns,
-       z.kind = 9 AS ended_cleanly,
-       CASE WHEN z.kind = 9 THEN 'ended' WHEN o.is_last THEN o.state ELSE 'crashed' END AS state,
+       strftime('%Y-%m-%dT%H:%M:%fZ', ev_last.time_ns / 1e9, 'unixepoch') AS last,
+       ev_last.time_ns AS last_ns,
+       ev_last.kind = 9 AS ended_cleanly,
+       CASE WHEN ev_last.kind = 9 THEN 'ended' WHEN o.is_last THEN o.state ELSE 'crashed' END AS state,
        o.host AS host,
        o.pid AS pid,
        o.boot_id AS boot_id,
@@ -273,11 +275,11 @@ FROM (
            w.number AS number,
            w.state AS state,
            json_extract(CAST(p.body AS TEXT), '$.epoch') AS epoch,
-           e.seq AS started_seq,
-           e.time_ns AS started_ns,
+           ev.seq AS started_seq,
+           ev.time_ns AS started_ns,
            -- Epochs follow each other, so one ends where the next begins.
-           lead(e.seq - 1, 1, w.last_seq) OVER (PARTITION BY e.stream ORDER BY e.seq) AS last_seq,
-           lead(0, 1, 1) OVER (PARTITION BY e.stream ORDER BY e.seq) AS is_last,
+           lead(ev.seq - 1, 1, w.last_seq) OVER (PARTITION BY ev.stream ORDER BY ev.seq) AS last_seq,
+           lead(0, 1, 1) OVER (PARTITION BY ev.stream ORDER BY ev.seq) AS is_last,
            json_extract(CAST(p.body AS TEXT), '$.host') AS host,
            json_extract(CAST(p.body AS TEXT), '$.pid') AS pid,
            json_extract(CAST(p.body AS TEXT), '$.boot_id') AS boot_id,
@@ -285,31 +287,31 @@ FROM (
            CAST(p.body AS TEXT) AS body
     FROM streams AS w
     JOIN payload AS p ON p.stream = w.number AND p.chunk = 0
-    JOIN event AS e ON e.stream = p.stream AND e.seq = p.seq AND e.kind = 1
+    JOIN event AS ev ON ev.stream = p.stream AND ev.seq = p.seq AND ev.kind = 1
 ) AS o
-JOIN event AS z ON z.stream = o.number AND z.seq = o.last_seq;
+JOIN event AS ev_last ON ev_last.stream = o.number AND ev_last.seq = o.last_seq;
 
 CREATE VIEW gaps AS
 SELECT s.name AS stream,
-       e.seq AS seq,
-       strftime('%Y-%m-%dT%H:%M:%fZ', e.time_ns / 1e9, 'unixepoch') AS time,
-       e.time_ns AS time_ns,
+       ev.seq AS seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', ev.time_ns / 1e9, 'unixepoch') AS time,
+       ev.time_ns AS time_ns,
        json_extract(CAST(p.body AS TEXT), '$.lost') AS lost,
        strftime('%Y-%m-%dT%H:%M:%fZ', json_extract(CAST(p.body AS TEXT), '$.since_ns') / 1e9, 'unixepoch') AS since,
        json_extract(CAST(p.body AS TEXT), '$.since_ns') AS since_ns,
        json_extract(CAST(p.body AS TEXT), '$.reason') AS reason
 FROM payload AS p
-JOIN event AS e ON e.stream = p.stream AND e.seq = p.seq AND e.kind = 8
+JOIN event AS ev ON ev.stream = p.stream AND ev.seq = p.seq AND ev.kind = 8
 JOIN stream AS s ON s.stream = p.stream
 WHERE p.chunk = 0;
 
 -- The log as a person reads it.
 CREATE VIEW events AS
 SELECT s.name AS stream,
-       e.seq AS seq,
-       strftime('%Y-%m-%dT%H:%M:%fZ', e.time_ns / 1e9, 'unixepoch') AS time,
-       e.time_ns AS time_ns,
-       CASE e.kind
+       ev.seq AS seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', ev.time_ns / 1e9, 'unixepoch') AS time,
+       ev.time_ns AS time_ns,
+       CASE ev.kind
            WHEN 1 THEN 'epoch_started' WHEN 2 THEN 'chunk_described' WHEN 3 THEN 'chunk_stored'
            WHEN 4 THEN 'chunk_removed' WHEN 5 THEN 'residency_closed' WHEN 6 THEN 'residency_confirmed'
            WHEN 7 THEN 'cache_reset' WHEN 8 THEN 'gap' WHEN 9 THEN 'epoch_ended'
@@ -317,26 +319,26 @@ SELECT s.name AS stream,
        lower(hex(c."key")) AS "key",
        p.medium AS medium,
        p.ownership AS ownership,
-       CASE WHEN e.kind IN (3, 4) THEN
-           CASE e.flags >> 3 & 3 WHEN 1 THEN 'LOCAL' WHEN 2 THEN 'REMOTE' END
+       CASE WHEN ev.kind IN (3, 4) THEN
+           CASE ev.flags >> 3 & 3 WHEN 1 THEN 'LOCAL' WHEN 2 THEN 'REMOTE' END
        END AS locality,
-       CASE WHEN e.kind = 3 THEN e.flags & 1 END AS removal_expected,
-       CASE WHEN e.kind = 3 THEN e.flags >> 1 & 1 END AS repeated,
-       CASE WHEN e.kind = 3 THEN e.flags >> 2 & 1 END AS placeholder,
-       CASE WHEN e.kind = 4 THEN 1 - (e.flags >> 1 & 1) END AS matched,
-       CASE CASE WHEN e.kind IN (5, 6) THEN e.flags ELSE l.reason END
+       CASE WHEN ev.kind = 3 THEN ev.flags & 1 END AS removal_expected,
+       CASE WHEN ev.kind = 3 THEN ev.flags >> 1 & 1 END AS repeated,
+       CASE WHEN ev.kind = 3 THEN ev.flags >> 2 & 1 END AS placeholder,
+       CASE WHEN ev.kind = 4 THEN 1 - (ev.flags >> 1 & 1) END AS matched,
+       CASE CASE WHEN ev.kind IN (5, 6) THEN ev.flags ELSE l.reason END
            WHEN 1 THEN 'evicted' WHEN 2 THEN 'demoted' WHEN 3 THEN 'metadata_only' WHEN 4 THEN 'engine_restart'
            WHEN 5 THEN 'config_changed' WHEN 6 THEN 'tier_removed' WHEN 7 THEN 'cache_reset' WHEN 8 THEN 'missing'
            WHEN 9 THEN 'expired' WHEN 10 THEN 'restated'
        END AS reason,
-       CASE WHEN e.kind IN (1, 7, 8, 9) THEN
-           (SELECT CAST(b.body AS TEXT) FROM payload AS b WHERE b.stream = e.stream AND b.chunk = 0 AND b.seq = e.seq)
+       CASE WHEN ev.kind IN (1, 7, 8, 9) THEN
+           (SELECT CAST(b.body AS TEXT) FROM payload AS b WHERE b.stream = ev.stream AND b.chunk = 0 AND b.seq = ev.seq)
        END AS body,
-       nullif(e.chunk, 0) AS chunk,
-       nullif(e.place, 0) AS place
-FROM event AS e
-JOIN stream AS s ON s.stream = e.stream
-LEFT JOIN chunk AS c ON c.stream = e.stream AND c.chunk = e.chunk
-LEFT JOIN place AS p ON p.stream = e.stream AND p.place = e.place
-LEFT JOIN closed_residency AS l ON l.stream = e.stream AND l.closed_seq = e.seq AND l.chunk = e.chunk
-                               AND l.place = e.place;
+       nullif(ev.chunk, 0) AS chunk,
+       nullif(ev.place, 0) AS place
+FROM event AS ev
+JOIN stream AS s ON s.stream = ev.stream
+LEFT JOIN chunk AS c ON c.stream = ev.stream AND c.chunk = ev.chunk
+LEFT JOIN place AS p ON p.stream = ev.stream AND p.place = ev.place
+LEFT JOIN closed_residency AS l ON l.stream = ev.stream AND l.closed_seq = ev.seq AND l.chunk = ev.chunk
+                               AND l.place = ev.place;
