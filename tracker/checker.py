@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-#: Many keys in, found or not out, in the same order. May block; may raise OSError where the tier cannot be asked.
+#: Many keys in, found or not out, in the same order. May block; may raise where the tier cannot be asked.
 Check = Callable[[Sequence[bytes]], Sequence[bool]]
 
 KEYS_A_QUESTION = 512
@@ -40,12 +40,12 @@ class Checker(threading.Thread):
     def _ask(self, place: int, check: Check, keys: list[bytes]) -> None:
         try:
             verdicts = check(keys)
-        except OSError as error:
+            found = [key for key, there in zip(keys, verdicts, strict=True) if there]
+            missing = [key for key, there in zip(keys, verdicts, strict=True) if not there]
+        except Exception as error:  # noqa: BLE001 - whatever a tier raises, consumers wait for its answer
             # A tier that cannot be asked says nothing against what the log has: it counts as there.
-            self.trouble = str(error)
-            verdicts = [True] * len(keys)
-        found = [key for key, there in zip(keys, verdicts, strict=True) if there]
-        missing = [key for key, there in zip(keys, verdicts, strict=True) if not there]
+            self.trouble = f"{type(error).__name__}: {error}"
+            found, missing = keys, []
         self._answers.append(Answer(place, found, missing))
 
     def stop(self) -> None:

@@ -5,7 +5,9 @@ The environment (`KVLEDGER_*`) goes before the engine's own configuration, that 
 """
 
 import difflib
+import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +22,8 @@ from tracker.settings import Announce, Publish, Settings
 
 _PREFIX = "KVLEDGER_"
 _FILE = "KVLEDGER_CONFIG"
+#: What Kubernetes puts into every container's environment for a Service called kvledger.
+_SERVICE = re.compile(r"KVLEDGER_(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +83,7 @@ def configure(given: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         ("the environment", _from_environment(environment)),
     ):
         if not isinstance(values, Mapping):
-            raise BadInput(f"{where}: expected settings by name, got {type(values).__name__}")
+            raise BadInput(f"{where}: expected settings by name, got {values!r}")
         for name, value in values.items():
             _check_name(name, where)
             merged[name] = _converted(name, value, where)
@@ -116,8 +120,8 @@ def _converted(name: str, value: Any, where: str) -> Any:
             policy_table(made)
     except (msgspec.ValidationError, BadInput) as error:
         raise BadInput(f"{where}: {name} = {value!r} cannot be used: {error}") from None
-    if name in _AT_LEAST and made < _AT_LEAST[name]:
-        raise BadInput(f"{where}: {name} = {value!r} cannot be used: at least {_AT_LEAST[name]}")
+    if name in _AT_LEAST and not _AT_LEAST[name] <= made < math.inf:
+        raise BadInput(f"{where}: {name} = {value!r} cannot be used: at least {_AT_LEAST[name]} is needed")
     if name in ("store", "stream") and made is not None and not made.strip():
         raise BadInput(f"{where}: {name} is empty")
     return made
@@ -126,7 +130,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for variable, text in environment.items():
-        if variable.startswith(_PREFIX) and variable != _FILE:
+        if variable.startswith(_PREFIX) and variable != _FILE and not _SERVICE.fullmatch(variable):
             name = variable.removeprefix(_PREFIX).lower()
             found[name] = _as_json(name, text)
     return found

@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from eventstore.domain.errors import StoreUnusable, StreamError
@@ -31,8 +32,8 @@ class StreamTaken(StreamError):
 class StreamLock:
     """The right to write a stream of a store, held until `release` or the process's end."""
 
-    def __init__(self, store: Path, stream: str, wait_s: float) -> None:
-        """Wait for the lock. Raises `StreamTaken` when `wait_s` seconds did not bring it."""
+    def __init__(self, store: Path, stream: str, wait_s: float, say: Callable[[str], None] = lambda _: None) -> None:
+        """Wait for the lock. Raises `StreamTaken` when `wait_s` seconds did not bring it. `say` is told of a wait."""
         name = hashlib.blake2b(stream.encode(), digest_size=8).hexdigest()
         self._path = store.with_name(f"{store.name}.{name}.lock")
         try:
@@ -40,11 +41,15 @@ class StreamLock:
         except OSError as error:
             raise StoreUnusable(f"{self._path}: cannot be opened: {error.strerror}") from None
         give_up = time.monotonic() + wait_s
+        told = False
         while not self._try():
+            holder = os.pread(self._fd, 200, 0).decode(errors="replace").strip()
             if time.monotonic() >= give_up:
-                holder = os.pread(self._fd, 200, 0).decode(errors="replace").strip()
                 os.close(self._fd)
                 raise StreamTaken(stream, holder, wait_s)
+            if not told:
+                told = True
+                say(f"stream {stream!r} is held by a live process ({holder}); waiting up to {wait_s:g} s for its end")
             time.sleep(0.05)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"process {os.getpid()}\n".encode(), 0)

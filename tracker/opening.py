@@ -4,6 +4,7 @@ A tool for crash recovery does not cause a crash loop: a store that is damaged i
 the user can mend (a setting, a folder, a newer store) is refused with one line.
 """
 
+import struct
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from eventstore.domain.errors import StoreDamaged
+from eventstore.domain.errors import StoreDamaged, StoreUnusable
 from eventstore.storage.store import open_for_writing, prepare_folder
 from eventstore.storage.url import default_store, parse_store, store_path
 from tracker.checker import Check
@@ -20,6 +22,18 @@ from tracker.configuration import Configuration
 from tracker.lock import StreamLock
 from tracker.publish import Publisher
 from tracker.session import CLOSE_DEADLINE_S, Session, this_process
+
+#: What reading an old log can raise where its content is not what was written, and a new store never does.
+_SENSELESS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+    SQLAlchemyError,
+    struct.error,
+)
 
 
 class Ledger:
@@ -57,18 +71,21 @@ def open_stream(
 ) -> Ledger:
     """Open `stream` as `configuration` says. Raises `LedgerError` with one line for what the user has to change.
 
-    `warn` is told of a damaged store that was moved aside.
+    `warn` is told of a damaged store that was moved aside, of a wait for the stream, and whenever the store stops
+    taking commits or takes them again.
     """
     store = configuration.store or default_store(stream)
     path = store_path(parse_store(store))
     prepare_folder(store)
-    lock = StreamLock(path, stream, configuration.takeover_wait_s)
+    lock = StreamLock(path, stream, configuration.takeover_wait_s, warn)
     try:
         try:
             engine, session = _open(configuration, stream, engineside, store, warn)
         except StoreDamaged as error:
-            aside = _move_aside(path)
-            warn(f"{error}. It was moved to {aside}, and a new store begun: what the old one knew is not recovered")
+            warn(f"{error}. {_move_aside(path)}")
+            engine, session = _open(configuration, stream, engineside, store, warn)
+        except _SENSELESS as error:
+            warn(f"store {path} is damaged: {error!r}. {_move_aside(path)}")
             engine, session = _open(configuration, stream, engineside, store, warn)
     except BaseException:
         lock.release()
@@ -80,11 +97,12 @@ def _open(
     configuration: Configuration, stream: str, engineside: Engineside, store: str, warn: Callable[[str], None]
 ) -> tuple[Engine, Session]:
     engine, _ = open_for_writing(store, synchronous=configuration.synchronous)
+    settings = configuration.settings(self_describing=engineside.self_describing)
     opening = this_process(
         stream,
         versions=engineside.versions,
         fingerprint=engineside.fingerprint,
-        policies=configuration.settings(self_describing=engineside.self_describing).policies,
+        policies=settings.policies,
         announce=configuration.announce,
         tail_ns=configuration.tail_ms * 1_000_000,
         heartbeat_every_ns=configuration.heartbeat_ms * 1_000_000,
@@ -94,7 +112,7 @@ def _open(
         return engine, Session(
             engine,
             opening,
-            configuration.settings(self_describing=engineside.self_describing),
+            settings,
             engineside.publisher,
             store_token_ids=configuration.store_token_ids,
             flush_interval_s=configuration.flush_interval_ms / 1000,
@@ -106,11 +124,17 @@ def _open(
         raise
 
 
-def _move_aside(path: Path) -> Path:
-    """Rename the store and what SQLite keeps beside it; nothing of it is deleted."""
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
-    for suffix in ("", "-wal", "-shm"):
-        part = Path(f"{path}{suffix}")
-        if part.exists():
-            part.rename(f"{aside}{suffix}")
-    return aside
+def _move_aside(path: Path) -> str:
+    """Rename the store and what SQLite keeps beside it, of which nothing is deleted; returns what was done."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    number = 0
+    while (aside := path.with_name(f"{path.name}.damaged-{stamp}{f'-{number}' if number else ''}")).exists():
+        number += 1
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            part = Path(f"{path}{suffix}")
+            if part.exists():
+                part.rename(f"{aside}{suffix}")
+    except OSError as error:
+        raise StoreUnusable(f"store {path} is damaged and cannot be moved aside: {error.strerror}") from None
+    return f"It was moved to {aside}, and a new store begun: what the old one knew is not recovered"

@@ -91,6 +91,11 @@ class Tracker(Queries):
 
     def take_events(self, events: Iterable[OffloadingEvent]) -> list[Any]:
         """Take in the manager's events of one step; returns the KV events that may go out now, in order."""
+        self.take_in(events)
+        return self.outbox.collect()
+
+    def take_in(self, events: Iterable[OffloadingEvent]) -> None:
+        """As `take_events`, where nobody can send anything now: it goes out with the next call."""
         step = self._step
         step.time_ns = self._now_ns()
         self.retelling.begin_call(step)
@@ -101,7 +106,9 @@ class Tracker(Queries):
                 self._take_removed(step, event)
             else:
                 self._take_stored(step, event)
-        return self._finish(step)
+        if self.retelling.waiting:
+            step.out += self.retelling.next()
+        self._offer(step)
 
     def reset(self) -> None:
         """The scheduler reset the cache: end what does not survive it. The caller has taken the manager's events."""
@@ -152,7 +159,9 @@ class Tracker(Queries):
     def has_something_to_say(self) -> bool:
         """Whether a further call is wanted though no engine event brings one: for an engine that is idle."""
         outbox, retelling = self.outbox, self.retelling
-        return bool(outbox.waiting or retelling.waiting or retelling.awaiting or retelling.confirmation)
+        # Where the writer has given up, nobody reads any more what survived.
+        awaiting = retelling.awaiting and outbox.closed_reason is None
+        return bool(outbox.waiting or retelling.waiting or awaiting or retelling.confirmation)
 
     @property
     def has_news(self) -> bool:
@@ -298,12 +307,6 @@ class Tracker(Queries):
         self._described_anew.clear()
 
     # On to the writer.
-
-    def _finish(self, step: Step) -> list[Any]:
-        if self.retelling.waiting:
-            step.out += self.retelling.next()
-        self._offer(step)
-        return self.outbox.collect()
 
     def _offer(self, step: Step) -> None:
         if self.places_known.new:

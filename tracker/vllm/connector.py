@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import vllm
 from vllm import envs
-from vllm.distributed.kv_events import BlockRemoved, BlockStored
-from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import build_offloading_config
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.logger import init_logger
 
 from eventstore.domain.errors import LedgerError
@@ -21,8 +17,17 @@ from tracker.configuration import Configuration, configure
 from tracker.opening import Engineside, Ledger, open_stream
 from tracker.publish import Publisher
 from tracker.vllm.engine_tracker import EngineTracker
-from tracker.vllm.fingerprint import checks, fingerprint, place_of
-from tracker.vllm.versions import TRACKER_ATTRIBUTE, check_scheduler, check_version
+from tracker.vllm.versions import TRACKER_ATTRIBUTE, cannot_import, check_scheduler, check_version
+
+try:
+    from vllm.distributed.kv_events import BlockRemoved, BlockStored
+    from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import build_offloading_config
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
+
+    from tracker.vllm.fingerprint import checks, fingerprint, place_of
+except ImportError as error:
+    raise cannot_import(vllm.__version__, error) from None
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -30,8 +35,9 @@ if TYPE_CHECKING:
 
 logger = init_logger(__name__)
 
-#: An idle engine that waits for a commit looks this often whether it is there. Only idle engines nap.
-NAP_S = 0.0005
+#: How long an idle engine that waits for a commit or an answer naps before it looks again: doubled from the first to
+#: the last, in seconds. vLLM asks only when it has no request to serve, and would ask again at once.
+FIRST_NAP_S, LAST_NAP_S = 0.0005, 0.008
 
 
 class KvledgerError(RuntimeError):
@@ -45,17 +51,18 @@ class KvledgerConnector(OffloadingConnector):
         """Check and open everything before the engine serves. Raises `KvledgerError` with one line."""
         check_version(vllm.__version__)
         extra: dict[str, Any] = vllm_config.kv_transfer_config.kv_connector_extra_config
-        try:
-            configuration = configure(extra.get("kvledger", {}))
-        except LedgerError as error:
-            raise KvledgerError(f"kvledger: {error}") from None
         # Before the spec is built: it copies the value.
         extra.setdefault("self_describing_kv_events", True)
         super().__init__(vllm_config, role, kv_cache_config)
         self._ledger: Ledger | None = None
         self._events: EngineTracker | None = None
+        self._nap_s = FIRST_NAP_S
+        # The workers, of which there can be many, have nothing to say about a ledger.
         if role == KVConnectorRole.SCHEDULER:
-            self._open(vllm_config, configuration)
+            try:
+                self._open(vllm_config, configure(extra.get("kvledger", {})))
+            except LedgerError as error:
+                raise KvledgerError(f"kvledger: {error}") from None
 
     def _open(self, vllm_config: "VllmConfig", configuration: Configuration) -> None:
         scheduler: Any = self.connector_scheduler
@@ -86,10 +93,7 @@ class KvledgerConnector(OffloadingConnector):
             fingerprint=fingerprint(vllm_config, offloading, tiers, entries),
             checks=checks(tiers),
         )
-        try:
-            self._ledger = open_stream(configuration, stream, engineside, logger.error)
-        except LedgerError as error:
-            raise KvledgerError(f"kvledger: {error}") from None
+        self._ledger = open_stream(configuration, stream, engineside, _warn)
         session = self._ledger.session
         self._events = EngineTracker(session.tracker, manager.take_events)
         setattr(scheduler, TRACKER_ATTRIBUTE, self._events)
@@ -112,17 +116,24 @@ class KvledgerConnector(OffloadingConnector):
         if super().has_pending_push_work():
             return True
         events = self._events
-        if events is None or not events.has_something_to_say:
+        if events is None or not events.tracker.has_something_to_say:
+            self._nap_s = FIRST_NAP_S
             return False
-        if not events.has_news:
-            # vLLM asks this only when it has no request to serve, and would ask again at once.
-            time.sleep(NAP_S)
+        if events.tracker.has_news:
+            self._nap_s = FIRST_NAP_S
+        else:
+            time.sleep(self._nap_s)
+            self._nap_s = min(2 * self._nap_s, LAST_NAP_S)
         return True
 
     def shutdown(self) -> None:
         """Upstream's, then drain and end the epoch, within a deadline."""
-        super().shutdown()
-        self._close()
+        try:
+            if self._events is not None:
+                self._events.drain()
+            super().shutdown()
+        finally:
+            self._close()
 
     def _close(self) -> None:
         ledger, self._ledger = self._ledger, None
@@ -131,6 +142,10 @@ class KvledgerConnector(OffloadingConnector):
         atexit.unregister(self._close)
         if not ledger.close():
             logger.warning("kvledger: %s", ledger.session.writer.trouble or "not everything was committed in time")
+
+
+def _warn(text: str) -> None:
+    logger.warning("kvledger: %s", text)
 
 
 def _default_stream(vllm_config: "VllmConfig") -> str:

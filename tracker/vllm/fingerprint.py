@@ -29,9 +29,18 @@ def engine_fingerprint(vllm_config: Any, config: Any) -> dict[str, Any]:
         "tokens_per_hash": config.cache.tokens_per_hash,
         "blocks_per_chunk": config.cache.blocks_per_chunk,
         "groups": [[group.group_id, group.tokens_per_block, list(group.layer_names)] for group in config.groups],
+        "parallel": _layout(config),
         "hash": algorithm,
         "hash_seed": _hash_seed(algorithm),
     }
+
+
+def _layout(config: Any) -> list[int]:
+    """How a chunk's bytes are spread over workers; the same for all layouts whose bytes are (vLLM's `FileMapper`)."""
+    parallel = config.parallel
+    if parallel.is_parallelism_agnostic or config.replicated_layout:
+        return [1, int(config.replicated_layout), int(config.canonical_layout)]
+    return [parallel.tp_size, parallel.pp_size, parallel.pcp_size, parallel.dcp_size]
 
 
 def _hash_seed(algorithm: str) -> str:
@@ -57,7 +66,14 @@ def fingerprint(
     """By `ENGINE` and by place. Two tiers at one place are told apart no more than their events are."""
     found: dict[str, Any] = {ENGINE: engine_fingerprint(vllm_config, config)}
     for tier, entry in zip(tiers, entries, strict=False):
-        found.setdefault(str(place_of(tier)), []).append({name: entry[name] for name in _WHERE if name in entry})
+        found.setdefault(str(place_of(tier)), []).append(_where(entry))
+    return found
+
+
+def _where(entry: dict[str, Any]) -> dict[str, Any]:
+    found = {name: entry[name] for name in _WHERE if name in entry}
+    if "root_dir" in found:
+        found["root_dir"] = os.path.abspath(found["root_dir"])
     return found
 
 

@@ -30,9 +30,18 @@ def check_version(found: str) -> None:
     minor = f"{major}.{rest.partition('.')[0]}"
     if minor not in SUPPORTED:
         raise UnsupportedVLLM(
-            f"kvledger works with vLLM {' and '.join(SUPPORTED)}, this is {found}:"
+            f"kvledger: works with vLLM {' and '.join(SUPPORTED)}, this is {found};"
             " install one of them, or a kvledger that knows it"
         )
+
+
+def cannot_import(found: str, error: ImportError) -> Exception:
+    """What to raise where something of vLLM that the connector needs cannot be imported."""
+    try:
+        check_version(found)
+    except UnsupportedVLLM as unsupported:
+        return unsupported
+    return UnsupportedVLLM(_cannot(found, str(error)))
 
 
 def check_scheduler(scheduler: Any, found: str) -> None:
@@ -48,4 +57,4 @@ def check_scheduler(scheduler: Any, found: str) -> None:
 
 
 def _cannot(found: str, problem: str) -> str:
-    return f"vLLM {found}: {problem}, which kvledger relies on; it works with {' and '.join(SUPPORTED)}"
+    return f"kvledger: vLLM {found}: {problem}, which kvledger relies on; it works with {' and '.join(SUPPORTED)}"
