@@ -1,26 +1,44 @@
 """Where a command that moves data puts it: stdout or a file, in one of the formats; changes with what can be named."""
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from eventstore.domain.errors import BadInput
 from eventstore.replay.columns import ROWS
 from eventstore.replay.parquet import Parquet
-from eventstore.replay.sinks import JsonLines, Sink
+from eventstore.replay.sinks import JsonLines, Output, Sink
+
+
+class _Unbuffered:
+    """Stdout under PYTHONUNBUFFERED, where a write that a signal cuts short says so in passing and goes no further."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._raw.write(left) or 0 :]
+
+    def flush(self) -> None:
+        self._raw.flush()
 
 
 @contextmanager
-def open_output(path: Path | None) -> Iterator[IO[bytes]]:
+def open_output(path: Path | None) -> Iterator[Output]:
     """The file at `path`, made anew, or stdout."""
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+    if path is not None:
+        with open(path, "wb") as file:
+            yield file
         return
-    with open(path, "wb") as file:
-        yield file
+    stdout: Any = sys.stdout.buffer
+    output: Output = _Unbuffered(stdout) if isinstance(stdout, io.RawIOBase) else stdout
+    yield output
+    output.flush()
 
 
 @contextmanager

@@ -155,14 +155,15 @@ def _tokens_at(packed: bytes) -> int:
 
 def unpack(key: bytes, packed: bytes) -> Metadata:
     """The description that `packed` holds. Raises `ValueError` for a version that this code does not know."""
-    version, flags, size, code, group_idx, _, block_size = _HEADER.unpack_from(packed)
+    version, flags, size, code, group_idx, count, block_size = _HEADER.unpack_from(packed)
     if version != VERSION:
         raise ValueError(f"metadata of version {version}, this code reads up to {VERSION}")
     extras = NO_EXTRAS
     if flags & HAS_EXTRAS:
         start = _HEADER.size + 2
         extras = _extras_decoder.decode(packed[start : start + int.from_bytes(packed[start - 2 : start], "little")])
-    first, tokens_at = _hashes_at(packed), _tokens_at(packed)
+    first = _hashes_at(packed)
+    tokens_at = first + (count if flags & HAS_LAST else count - 1) * size
     hashes = tuple(packed[at : at + size] for at in range(first, tokens_at, size))
     if not flags & HAS_LAST:
         hashes += (key[:-GROUP_BYTES],)

@@ -37,7 +37,6 @@ class Batch(msgspec.Struct, frozen=True):
     header: codec.Header
     prev_chain: bytes
     chain: bytes
-    sums: bytes
     parameters: tuple[object, ...]
 
 
@@ -67,7 +66,6 @@ def build(
         at = one.seq - header.first_seq
         place = get(facts[at] >> shift & mask, 0)
         sums[at] = codec.checksum(rows[at], place, one)
-    packed_sums = codec.pack_sums(sums)
     chain = codec.chain(prev_chain, header, rows, beside)
     descs, bodies = codec.bodies_json(beside)
     parameters = (
@@ -82,11 +80,11 @@ def build(
         codec.steps_json(triples),
         descs,
         bodies,
-        packed_sums,
+        codec.pack_sums(sums),
         prev_chain,
         chain,
     )
-    return Batch(stream, header, prev_chain, chain, packed_sums, parameters)
+    return Batch(stream, header, prev_chain, chain, parameters)
 
 
 def append(connection: Connection, batch: Batch) -> Outcome:

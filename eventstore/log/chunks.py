@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, select
 
 from eventstore.storage import codec, schema
+from eventstore.storage.rows import tuples
 
 _table = schema.chunk.c
 
@@ -31,7 +32,8 @@ def key_of(connection: Connection, stream: int, chunk: int) -> bytes | None:
 
 def keys_of(connection: Connection, stream: int, chunks: Iterable[int]) -> dict[int, bytes]:
     """The keys of chunk numbers, in one statement."""
-    rows = connection.exec_driver_sql(
+    rows = tuples(
+        connection,
         'SELECT c.chunk, c."key" FROM json_each(?) AS asked'
         " CROSS JOIN chunk AS c ON c.stream = ? AND c.chunk = asked.value",
         (json.dumps(list(chunks)), stream),

@@ -68,6 +68,7 @@ KV: Columns = (
 )
 
 _LOG_NAMES = {name for name, _ in LOG}
+_METADATA_NAMES = ("block_hashes", "parent_block_hash", "token_ids", "block_size", "group_idx", "lora_id", "lora_name")
 #: Of a line: what a table says in columns of other names, and what serves `import` alone.
 _ELSEWHERE = {"time_ns", "metadata", "exact", "sum", "batch", "slice", "places"}
 
@@ -79,7 +80,7 @@ def log_rows(words: Row) -> list[Row]:
     row["state"] = words.get("state", False)
     meta = words.get("metadata")
     if meta:
-        row |= {name: value for name, value in meta.items() if name in _LOG_NAMES}
+        row |= {name: meta[name] for name in _METADATA_NAMES}
         row["kv_cache_spec_kind"], row["kv_cache_spec_sliding_window"] = meta["kind"], meta["sliding_window"]
         row["extra_keys"] = _json(meta["extra_keys"])
     if "key" not in words:

@@ -3,15 +3,16 @@
 import csv
 import io
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
 from eventstore.replay.columns import Columns, Row
+from eventstore.replay.sinks import Output
 
 
 class Csv:
     """A sink that writes a table: a line of names, then a line a row. None is an empty cell."""
 
-    def __init__(self, file: IO[bytes], columns: Columns, rows_of: Callable[[Any], list[Row]]) -> None:
+    def __init__(self, file: Output, columns: Columns, rows_of: Callable[[Any], list[Row]]) -> None:
         self._file, self._rows_of = file, rows_of
         self._names = [name for name, _ in columns]
         self._write([self._names])

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from eventstore.domain.events import PLACEHOLDER, REPEATED, Kind, locality_of
 from eventstore.domain.place import Locality
 from eventstore.replay.state import LATEST_SEQ
+from eventstore.storage.rows import tuples
 
 #: Kinds that end residencies by the thousand.
 ENDS = (Kind.EPOCH_STARTED, Kind.CACHE_RESET)
@@ -42,7 +43,7 @@ def ended_page(
 ) -> tuple[list[tuple[int, Credited]], tuple[int, int] | None]:
     """The next residencies, with their places, that the event at `seq` ended, after (chunk, place) `after`; and the
     (chunk, place) that they go up to, None at the end. `state_at`: as in `Stores`."""
-    rows = connection.exec_driver_sql(_ENDED, (stream, seq, *after, ROWS_A_PAGE)).all()
+    rows = tuples(connection, _ENDED, (stream, seq, *after, ROWS_A_PAGE))
     stores = Stores(connection, stream, state_at, seq)
     found = []
     for chunk, place, key, flags, counted, opened_seq, body in rows:
@@ -65,6 +66,6 @@ class Stores:
         if stores == 1 or opened_seq > self._state_at:
             return stores
         if self._since is None:
-            rows = self._connection.exec_driver_sql(_STORED_SINCE, (self._stream, self._state_at, self._upto))
+            rows = tuples(self._connection, _STORED_SINCE, (self._stream, self._state_at, self._upto))
             self._since = {(number, at): count for number, at, count in rows}
         return 1 + self._since.get((chunk, place), 0)

@@ -5,20 +5,21 @@ microseconds in a double, which cannot hold nanoseconds since 1970: they count f
 stand beside.
 """
 
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from eventstore.domain import clock
 from eventstore.domain.events import Kind
 from eventstore.replay.lives import Life, life_words, with_iso_times
+from eventstore.replay.sinks import Output
 
 
 class Lanes:
     """A sink for residencies. `began_ns` is time 0; what is still open is drawn up to `ends_ns`."""
 
     def __init__(
-        self, file: IO[bytes], stream: str, began_ns: int, ends_ns: int, marks: list[tuple[int, int, Kind]]
+        self, file: Output, stream: str, began_ns: int, ends_ns: int, marks: list[tuple[int, int, Kind]]
     ) -> None:
         self._file, self._stream, self._began_ns, self._ends_ns = file, stream, began_ns, ends_ns
         self._encode = msgspec.json.Encoder().encode

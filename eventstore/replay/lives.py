@@ -16,6 +16,7 @@ from eventstore.replay.slices import Slice
 from eventstore.replay.state import UPTO
 from eventstore.replay.words import locality_word, place_words
 from eventstore.storage.engine import lean
+from eventstore.storage.rows import tuples
 
 
 class Life(NamedTuple):
@@ -89,7 +90,7 @@ def life_pages(engine: Engine, stream: StreamRow, part: Slice, wanted: Filter) -
 
 
 def _page(connection: Connection, stream: StreamRow, part: Slice, places: Places, after: int, upto: int) -> list[Life]:
-    rows = connection.exec_driver_sql(_LIVES, (stream.stream, after, upto, part.first, part.last)).all()
+    rows = tuples(connection, _LIVES, (stream.stream, after, upto, part.first, part.last))
     known = places.get(connection, stream, {row[2] for row in rows})
     return [
         Life(chunk, key, known[place], seq, ns, closed, closed_ns, Reason(why) if why is not None else None, *rest)

@@ -14,14 +14,14 @@ from sqlalchemy import Connection
 
 from eventstore.domain.errors import BadInput, ExportError
 from eventstore.domain.events import REMOVAL_EXPECTED, Event, Kind, PlaceRow, pack_fact
-from eventstore.log.append import Batch, Step, append, build
+from eventstore.log.append import Step, append, build
 from eventstore.log.chunks import numbers_of
 from eventstore.log.read import BODIED
 from eventstore.log.stream import StreamRow, begin_epoch, create_stream, find_stream
 from eventstore.replay.lines import SCHEMA_VERSION
 from eventstore.replay.parse import BatchWords, Fact, Line, parse_fact, parse_line, parse_place
 from eventstore.replay.words import as_words
-from eventstore.storage.codec import Described, Header, place_sum, unpack_sums
+from eventstore.storage.codec import Described, Header, checksum, event_rows, place_sum
 
 #: What stands on a line beside its event.
 _BESIDE = ("sum", "batch", "slice", "places")
@@ -81,6 +81,7 @@ class _Loading:
         self._chain = b""
         self._places: dict[int, PlaceRow] = {}
         self._numbers: dict[tuple[str, str | None], int] = {}
+        self._place_sums: dict[int, int] = {}
         self._new_places: list[PlaceRow] = []
         self._flagged: set[int] = set()
         self._waiting: list[_Numbered] = []
@@ -140,6 +141,7 @@ class _Loading:
         if row.number in self._places or at in self._numbers:
             raise BadInput(f"makes place {row.number} known twice")
         self._places[row.number], self._numbers[at] = row, row.number
+        self._place_sums[row.number] = place_sum(*at, row.word)
         self._new_places.append(row)
 
     def _append(self, words: BatchWords) -> None:
@@ -152,24 +154,15 @@ class _Loading:
             begin_epoch(self._connection, stream.stream)
         events, beside = self._events(stream, lines)
         header = Header(words.first_seq, self._seq, words.epoch, words.time_ns, words.uptime_ns, words.handed_out)
-        batch = build(
-            stream.stream,
-            header,
-            self._chain,
-            _steps(events),
-            beside,
-            self._new_places,
-            {
-                row.number: place_sum(row.place.medium.value, row.place.ownership, row.word)
-                for row in self._places.values()
-            },
-        )
-        self._check(batch, lines, events, words)
+        batch = build(stream.stream, header, self._chain, _steps(events), beside, self._new_places, self._place_sums)
+        if batch.chain.hex() != words.chain:
+            raise BadInput("ends a batch whose hash is not that of what it holds and of all before it")
         append(self._connection, batch)
         self._chain, self._new_places = batch.chain, []
         self._batches += 1
 
     def _events(self, stream: StreamRow, lines: list[_Numbered]) -> tuple[list[Event], list[Described]]:
+        """What the lines of a batch hold, each found to be as it was written."""
         keys = {one.fact.key for one in lines if one.fact.key}
         known = numbers_of(self._connection, stream.stream, keys) if keys else {}
         events, beside = [], []
@@ -182,37 +175,31 @@ class _Loading:
                     raise ExportError(self._name, one.number, "names a chunk that no line before describes")
                 known[fact.key] = chunk = seq
                 named = fact.key
-            if fact.kind in BODIED:
-                beside.append(Described(seq, chunk, fact.body, named))
+            described = Described(seq, chunk, fact.body, named) if fact.kind in BODIED else None
+            if described is not None:
+                beside.append(described)
+            event = Event(seq, one.line.time_ns, fact.kind, fact.flags, fact.place, chunk, fact.body)
+            self._check(one, event, described)
             if fact.kind is Kind.CHUNK_STORED and fact.flags & REMOVAL_EXPECTED and fact.place not in self._flagged:
                 self._flagged.add(fact.place)
                 self._new_places.append(msgspec.structs.replace(self._places[fact.place], flagged=True))
-            events.append(Event(seq, one.line.time_ns, fact.kind, fact.flags, fact.place, chunk, fact.body))
+            events.append(event)
         return events, beside
 
-    def _check(self, batch: Batch, lines: list[_Numbered], events: list[Event], words: BatchWords) -> None:
-        sums = unpack_sums(batch.sums)
-        for one, event, found in zip(lines, events, sums, strict=True):
-            if found != one.line.sum:
-                raise ExportError(self._name, one.number, "is not what was written: its checksum differs")
-            self._compare(one, event)
-        if batch.chain.hex() != words.chain:
-            raise ExportError(
-                self._name,
-                lines[-1].number,
-                "ends a batch whose hash is not that of what it holds and of all before it",
-            )
-
-    def _compare(self, one: _Numbered, event: Event) -> None:
-        """What the line says once more, such as the time in words, must be so too."""
+    def _check(self, one: _Numbered, event: Event, beside: Described | None) -> None:
+        fact = pack_fact(event.kind, event.flags, event.place, event.chunk)
+        (row,) = event_rows([(event.seq, event.time_ns, (fact,))])
+        if checksum(row, self._place_sums.get(event.place, 0), beside) != one.line.sum:
+            raise ExportError(self._name, one.number, "is not what was written: its checksum differs")
+        # What the line says once more, such as the time in words, must be so too.
         given: dict[str, Any] = msgspec.json.decode(one.raw)
         said = {name: value for name, value in given.items() if name not in _BESIDE}
         words = as_words(event, one.line.stream, one.fact.key, self._places)
         if msgspec.json.encode(said) == msgspec.json.encode(words):
             return
         made = msgspec.json.decode(msgspec.json.encode(words))
-        for field in said.keys() | made.keys():
-            if said.get(field) != made.get(field) or (field in said) != (field in made):
+        for field in [*said, *made]:
+            if field not in said or field not in made or said[field] != made[field]:
                 raise ExportError(self._name, one.number, f"is not what was written: {field!r} contradicts the rest")
 
 

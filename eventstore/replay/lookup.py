@@ -15,6 +15,7 @@ from eventstore.domain.policy import PolicyTable
 from eventstore.log.chunks import keys_of
 from eventstore.replay.ends import Stores
 from eventstore.replay.state import LATEST_SEQ
+from eventstore.storage.rows import tuples
 
 _DEFAULTS = PolicyTable()
 
@@ -97,16 +98,16 @@ def look_up(connection: Connection, stream: int, events: list[Event], state_at: 
                 anew.append((event.seq, event.chunk))
     chunks = {event.chunk for event in events if event.chunk}
     older = json.dumps([chunk for chunk in chunks if chunk < first])
-    before = connection.exec_driver_sql(_BEFORE, (stream, older, first - 1))
+    before = tuples(connection, _BEFORE, (stream, older, first - 1))
     stores = Stores(connection, stream, state_at, last)
     ended = {
         seq: Ended(flags, stores.of(chunk, place, opened_seq, counted))
-        for seq, flags, counted, opened_seq, chunk, place in connection.exec_driver_sql(_ENDED, (stream, first, last))
+        for seq, flags, counted, opened_seq, chunk, place in tuples(connection, _ENDED, (stream, first, last))
     }
     placeholders: dict[int, list[tuple[int, int]]] = {}
     policies: dict[str, bool | None] = {}
     if anew:
-        for seq, place, flags in connection.exec_driver_sql(_PLACEHOLDERS, (stream, json.dumps(anew))):
+        for seq, place, flags in tuples(connection, _PLACEHOLDERS, (stream, json.dumps(anew))):
             placeholders.setdefault(seq, []).append((place, flags))
     if placeholders:
         raw = connection.exec_driver_sql(_EPOCH_BODY, (stream, first)).scalar()

@@ -1,9 +1,16 @@
 """Where a replay goes, one sink a class; changes when there is another kind of place to go."""
 
 from collections.abc import Callable
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
+
+
+class Output(Protocol):
+    """What bytes are written to, each time all of them."""
+
+    def write(self, data: bytes, /) -> object: ...  # noqa: D102
+    def flush(self) -> object: ...  # noqa: D102
 
 
 class Sink(Protocol):
@@ -22,7 +29,7 @@ class Sink(Protocol):
 class JsonLines:
     """One JSON object a line. `file` is the caller's to close."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: Output) -> None:
         self._file = file
         self._encode = msgspec.json.Encoder().encode_lines
 

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from eventstore.domain.events import PLACEHOLDER, REPEATED
+from eventstore.storage.rows import tuples
 
 CHUNKS_A_PAGE = 2_048
 
@@ -59,7 +60,7 @@ def state_page(connection: Connection, stream: int, at: int, after_chunk: int) -
     upto = connection.exec_driver_sql(UPTO, (stream, after_chunk, at, CHUNKS_A_PAGE)).scalar()
     if upto is None:
         return [], 0
-    rows = connection.exec_driver_sql(_STATE, (stream, after_chunk, upto, at))
+    rows = tuples(connection, _STATE, (stream, after_chunk, upto, at))
     found = []
     for chunk, key, place, opened_seq, opened_ns, opening_flags, body, described_seq in rows:
         flags = opening_flags & ~REPEATED

@@ -87,6 +87,7 @@ def metadata_words(key: bytes, packed: bytes) -> dict[str, Any] | None:
         return None
     meta = unpack(key, packed)
     words = {name: getattr(meta, name) for name in Metadata.__struct_fields__}
+    words["token_ids"] = list(meta.token_ids)
     words["block_hashes"] = [one.hex() for one in meta.block_hashes]
     words["parent_block_hash"] = meta.parent_block_hash.hex() if meta.parent_block_hash is not None else None
     return words
