@@ -22,6 +22,7 @@ from tracker.settings import Announce, Publish, Settings
 
 _PREFIX = "KVLEDGER_"
 _FILE = "KVLEDGER_CONFIG"
+_ENVIRONMENT = "the environment"
 #: What Kubernetes puts into every container's environment for a Service called kvledger.
 _SERVICE = re.compile(r"KVLEDGER_(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
 
@@ -80,7 +81,7 @@ def configure(given: Mapping[str, Any], environment: Mapping[str, str] = os.envi
     for where, values in (
         (f"the file {environment.get(_FILE)}", _from_file(environment.get(_FILE))),
         ("kv_connector_extra_config.kvledger", given),
-        ("the environment", _from_environment(environment)),
+        (_ENVIRONMENT, _from_environment(environment)),
     ):
         if not isinstance(values, Mapping):
             raise BadInput(f"{where}: expected settings by name, got {values!r}")
@@ -105,17 +106,19 @@ def policy_table(tiers: Mapping[str, TierPolicy]) -> PolicyTable:
 
 
 def _check_name(name: str, where: str) -> None:
-    if name not in _NAMES:
-        near = difflib.get_close_matches(name, _NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_NAMES)}"
-        raise BadInput(f"{where}: no setting is called {name!r}; {hint}")
+    if name in _NAMES:
+        return
+    near = difflib.get_close_matches(name, _NAMES, n=1)
+    spelled = (lambda known: f"{_PREFIX}{known.upper()}") if where == _ENVIRONMENT else str
+    hint = f"did you mean {spelled(near[0])!r}?" if near else f"there are {', '.join(map(spelled, _NAMES))}"
+    raise BadInput(f"{where}: no setting is called {spelled(name)!r}; {hint}")
 
 
 def _converted(name: str, value: Any, where: str) -> Any:
     field = next(one for one in msgspec.structs.fields(Configuration) if one.name == name)
     try:
         # Texts are read as numbers and words only where they come from the environment.
-        made = msgspec.convert(value, field.type, strict=where != "the environment")
+        made = msgspec.convert(value, field.type, strict=where != _ENVIRONMENT)
         if name == "tiers":
             policy_table(made)
     except (msgspec.ValidationError, BadInput) as error:

@@ -49,11 +49,15 @@ class Ledger:
         """End the epoch; returns whether everything was committed before the deadline. Safe to call again."""
         if self._closed:
             return True
-        self._closed = True
         done = self.session.close(reason, deadline_s)
+        self.release()
+        return done
+
+    def release(self) -> None:
+        """Give back store and stream, whatever became of the session. Safe to call again."""
+        self._closed = True
         self._engine.dispose()
         self._lock.release()
-        return done
 
 
 class Engineside(msgspec.Struct, frozen=True, kw_only=True):
