@@ -316,7 +316,7 @@ SELECT s.name AS stream,
            WHEN 4 THEN 'chunk_removed' WHEN 5 THEN 'residency_closed' WHEN 6 THEN 'residency_confirmed'
            WHEN 7 THEN 'cache_reset' WHEN 8 THEN 'gap' WHEN 9 THEN 'epoch_ended'
        END AS kind,
-       lower(hex(c."key")) AS "key",
+       CASE WHEN c."key" IS NOT NULL THEN lower(hex(c."key")) END AS "key",
        p.medium AS medium,
        p.ownership AS ownership,
        CASE WHEN ev.kind IN (3, 4) THEN
@@ -326,6 +326,7 @@ SELECT s.name AS stream,
        CASE WHEN ev.kind = 3 THEN ev.flags >> 1 & 1 END AS repeated,
        CASE WHEN ev.kind = 3 THEN ev.flags >> 2 & 1 END AS placeholder,
        CASE WHEN ev.kind = 4 THEN 1 - (ev.flags >> 1 & 1) END AS matched,
+       CASE WHEN ev.kind = 4 THEN ev.flags & 1 END AS metadata_only,
        CASE CASE WHEN ev.kind IN (5, 6) THEN ev.flags ELSE l.reason END
            WHEN 1 THEN 'evicted' WHEN 2 THEN 'demoted' WHEN 3 THEN 'metadata_only' WHEN 4 THEN 'engine_restart'
            WHEN 5 THEN 'config_changed' WHEN 6 THEN 'tier_removed' WHEN 7 THEN 'cache_reset' WHEN 8 THEN 'missing'
