@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from vllm import LLM, SamplingParams
-from vllm.config import KVEventsConfig, KVTransferConfig
+from vllm.config import KVEventsConfig, KVTransferConfig, VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.engine.arg_utils import EngineArgs
 from vllm.inputs import TokensPrompt
 from vllm.v1.kv_offload.tiering.base import SecondaryTierManager
 from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
@@ -78,7 +79,7 @@ class Engine:
                 VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES="0",
                 VLLM_LOGGING_LEVEL="WARNING",
             ):
-                self._llm = self._start()
+                self._llm = LLM(**self._arguments())
             on_failure.pop_all()
         return self
 
@@ -150,7 +151,12 @@ class Engine:
         """Where vLLM's publisher sends each batch once."""
         return f"ipc://{self._sockets}/publish"
 
-    def _start(self) -> LLM:
+    def vllm_config(self) -> VllmConfig:
+        """What vLLM makes of these settings, without an engine that has them."""
+        self.engine_id, self._sockets = f"kvledger-{uuid.uuid4()}", Path("unused")
+        return EngineArgs(**self._arguments()).create_engine_config()
+
+    def _arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": str(self.model.folder),
             "skip_tokenizer_init": True,
@@ -166,7 +172,7 @@ class Engine:
             "kv_transfer_config": self._transfer_config(),
             "kv_events_config": self._events_config(),
         }
-        return LLM(**arguments | self.llm_arguments)
+        return arguments | self.llm_arguments
 
     def _transfer_config(self) -> KVTransferConfig:
         spec = "TorchTieringOffloadingSpec" if self.tiers else "TorchCPUOffloadingSpec"

@@ -9,8 +9,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import vllm
-from vllm import envs
-from vllm.logger import init_logger
 
 from eventstore.domain.errors import LedgerError
 from tracker.configuration import Configuration, configure
@@ -20,10 +18,12 @@ from tracker.vllm.engine_tracker import EngineTracker
 from tracker.vllm.versions import TRACKER_ATTRIBUTE, cannot_import, check_scheduler, check_version
 
 try:
+    from vllm import envs
     from vllm.distributed.kv_events import BlockRemoved, BlockStored
     from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
     from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import build_offloading_config
     from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
+    from vllm.logger import init_logger
 
     from tracker.vllm.fingerprint import checks, fingerprint, place_of
 except ImportError as error:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
-logger = init_logger(__name__)
+# A name below vLLM's, so that what is said appears in its log, in its form.
+logger = init_logger(f"vllm.{__name__}")
 
 #: How long an idle engine that waits for a commit or an answer naps before it looks again: doubled from the first to
 #: the last, in seconds. vLLM asks only when it has no request to serve, and would ask again at once.
@@ -61,8 +62,12 @@ class KvledgerConnector(OffloadingConnector):
         if role == KVConnectorRole.SCHEDULER:
             try:
                 self._open(vllm_config, configure(extra.get("kvledger", {})))
-            except LedgerError as error:
-                raise KvledgerError(f"kvledger: {error}") from None
+            except Exception as error:
+                # The tiers' threads and shared memory would outlive the refusal.
+                super().shutdown()
+                if isinstance(error, LedgerError):
+                    raise KvledgerError(f"kvledger: {error}") from None
+                raise
 
     def _open(self, vllm_config: "VllmConfig", configuration: Configuration) -> None:
         scheduler: Any = self.connector_scheduler

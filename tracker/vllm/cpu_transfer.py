@@ -23,7 +23,7 @@ from vllm.v1.kv_offload.base import (
     TransferResult,
 )
 
-logger = init_logger(__name__)
+logger = init_logger(f"vllm.{__name__}")
 
 
 class GroupPages(NamedTuple):

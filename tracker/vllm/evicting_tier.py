@@ -11,7 +11,6 @@ The folder belongs to one engine at a time: what is held is known from memory, s
 is not found before the next start.
 """
 
-import logging
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
+from vllm.logger import init_logger
 from vllm.v1.kv_offload.base import LookupResult, OffloadingEvent, OffloadKey, ReqContext
 from vllm.v1.kv_offload.tiering.base import JobId, JobResult, TransferJob
 from vllm.v1.kv_offload.tiering.fs.manager import FileSystemTierManager
@@ -28,7 +28,7 @@ from tracker.vllm.chunk_files import find_chunks, find_unfinished
 if TYPE_CHECKING:
     from vllm.v1.kv_offload.base import OffloadingSpec
 
-logger = logging.getLogger(__name__)
+logger = init_logger(f"vllm.{__name__}")
 
 
 class EvictingFileTier(FileSystemTierManager):
