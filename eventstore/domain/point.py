@@ -10,7 +10,8 @@ import msgspec
 
 from eventstore.domain.errors import BadInput
 
-_FRACTION = re.compile(r"(?<=[0-9])[.,]([0-9]+)")
+#: A fraction of seconds, of which Python would drop what is finer than microseconds.
+_FRACTION = re.compile(r"(?:(?<=:[0-9]{2}:[0-9]{2})|(?<=[T ][0-9]{6}))[.,]([0-9]+)(?=$|[Z+-])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What an int64 of nanoseconds reaches: the years 1677 to 2262.
 _MOST_NS = 2**63 - 1
@@ -44,12 +45,14 @@ def parse_time(text: str) -> int:
         return _checked(text, int(text[1:]))
     fraction = _FRACTION.search(text)
     nanoseconds = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
+    rest = _FRACTION.sub("", text, count=1)
     try:
-        whole = datetime.fromisoformat(_FRACTION.sub("", text, count=1))
+        # Python would take a fraction of an hour for one of a second.
+        whole = datetime.fromisoformat(rest) if not set(rest) & set(".,") else None
     except ValueError:
-        raise BadInput(
-            f"{text!r} is no point of a stream: give a seq, a time as 2026-03-01T12:00:00Z, or @nanoseconds"
-        ) from None
+        whole = None
+    if whole is None:
+        raise BadInput(f"{text!r} is no point of a stream: give a seq, a time as 2026-03-01T12:00:00Z, or @nanoseconds")
     if whole.tzinfo is None:
         whole = whole.replace(tzinfo=UTC)
     passed = whole - _EPOCH
