@@ -63,6 +63,9 @@ class Engine:
     connector: str = "OffloadingConnector"
     connector_module: str | None = None
     tokens_per_block: int = TOKENS_PER_BLOCK
+    #: Other connectors that vLLM's MultiConnector puts before and after this one, as vLLM's configuration has them.
+    connectors_before: Sequence[dict[str, Any]] = ()
+    connectors_after: Sequence[dict[str, Any]] = ()
     #: Beside what is set here: fields of vLLM's KVEventsConfig, and arguments of LLM.
     events_config: dict[str, Any] = field(default_factory=dict)
     llm_arguments: dict[str, Any] = field(default_factory=dict)
@@ -178,12 +181,11 @@ class Engine:
         spec = "TorchTieringOffloadingSpec" if self.tiers else "TorchCPUOffloadingSpec"
         block_bytes = self.model.bytes_per_block * self.tokens_per_block // TOKENS_PER_BLOCK
         chunk_bytes = block_bytes * self.blocks_per_chunk
-        return KVTransferConfig(
-            kv_connector=self.connector,
-            kv_connector_module_path=self.connector_module,
-            kv_role="kv_both",
-            engine_id=self.engine_id,
-            kv_connector_extra_config={
+        own: dict[str, Any] = {
+            "kv_connector": self.connector,
+            "kv_connector_module_path": self.connector_module,
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": {
                 "spec_name": spec,
                 "spec_module_path": "tracker.vllm.cpu_spec",
                 "cpu_bytes_to_use": self.cpu_chunks * chunk_bytes,
@@ -191,7 +193,15 @@ class Engine:
             }
             | ({"secondary_tiers": [dict(tier) for tier in self.tiers]} if self.tiers else {})
             | self.extra_config,
-        )
+        }
+        if self.connectors_before or self.connectors_after:
+            children = [*self.connectors_before, own, *self.connectors_after]
+            own = {
+                "kv_connector": "MultiConnector",
+                "kv_role": "kv_both",
+                "kv_connector_extra_config": {"connectors": children},
+            }
+        return KVTransferConfig(**own, engine_id=self.engine_id)
 
     def _events_config(self) -> KVEventsConfig | None:
         if not self.events:

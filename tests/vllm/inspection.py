@@ -38,8 +38,10 @@ def _settle(core: EngineCore) -> None:
 
 
 def connector_of(core: Any) -> Any:
-    """Return the scheduler's side of an engine core's connector."""
-    return core.scheduler.connector
+    """Return the scheduler's side of an engine core's offloading connector, the one that is or the one among many."""
+    connector = core.scheduler.connector
+    among = getattr(connector, "sub_connectors", [connector])
+    return next(one for one in among if hasattr(one, "connector_scheduler"))
 
 
 def manager_of(core: Any) -> OffloadingManager:

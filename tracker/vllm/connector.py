@@ -131,6 +131,19 @@ class KvledgerConnector(OffloadingConnector):
             self._nap_s = min(2 * self._nap_s, LAST_NAP_S)
         return True
 
+    @classmethod
+    def build_prom_metrics(cls, *given: Any, **named: Any) -> Any:
+        """Upstream's. Raises `KvledgerError` where another offloading connector has registered the same ones."""
+        try:
+            return super().build_prom_metrics(*given, **named)
+        except ValueError as error:
+            if "Duplicated timeseries" not in str(error):
+                raise
+            raise KvledgerError(
+                "kvledger: another offloading connector of this engine registers the same metrics, and vLLM starts with"
+                ' one of them only: remove "OffloadingConnector" from the "connectors" of MultiConnector'
+            ) from None
+
     def shutdown(self) -> None:
         """Upstream's, then drain and end the epoch, within a deadline."""
         try:
