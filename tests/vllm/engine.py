@@ -125,6 +125,11 @@ class Engine:
         held = self._ask("offloading_truth")
         return Truth(_keys(held["cpu"]), {name: _keys(keys) for name, keys in held["tiers"].items()})
 
+    def steps(self) -> int:
+        """How many steps the scheduler has taken. Asking takes none."""
+        found: int = self._ask("offloading_steps")
+        return found
+
     def kill(self) -> None:
         """End the engine process with SIGKILL, whatever it is doing."""
         assert not self.in_process, "an engine in this process cannot be killed alone"

@@ -24,8 +24,18 @@ class InspectedScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.steps = self.preemptions = 0
         EngineCore.offloading_settled = _settle  # type: ignore[attr-defined]
         EngineCore.offloading_truth = _truth  # type: ignore[attr-defined]
+        EngineCore.offloading_steps = lambda core: core.scheduler.steps  # type: ignore[attr-defined]
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        self.steps += 1
+        return super().schedule(*args, **kwargs)
+
+    def _preempt_request(self, *args: Any, **kwargs: Any) -> None:
+        self.preemptions += 1
+        super()._preempt_request(*args, **kwargs)
 
 
 def _settle(core: EngineCore) -> None:
