@@ -4,22 +4,26 @@ What is captured is what upstream's `_build_event_metadata` and `_record_partial
 (vllm/.../offloading/events.py, 0.32 and 0.33), as bytes.
 """
 
-import msgspec
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from eventstore.domain.key import GROUP_BYTES
 from eventstore.domain.metadata import HAS_LAST, Extras, Shape, shape
 from tracker.calls import Group, Request
 
 
-class _Layout(msgspec.Struct, frozen=True):
+class _Layout(NamedTuple):
     """What all full chunks of one group share."""
 
     group: Group
-    hashes_per_chunk: int
-    tokens_per_chunk: int
+    hashes: int
+    tokens: int
     #: Request hashes a block: where groups have different block sizes, the last of each run is the block's hash.
     scale: int
     hash_size: int
-    shape: Shape
+    with_parent: bytes
+    without_parent: bytes
+    pack_tokens: Callable[..., bytes]
 
 
 class Capture:
@@ -27,31 +31,34 @@ class Capture:
 
     def __init__(self) -> None:
         self._layouts: dict[int, _Layout] = {}
+        self._latest: _Layout | tuple[None] = (None,)
 
     def full(self, request: Request, group: Group, chunk_idx: int, key: bytes) -> bytes:
         """The packed metadata of chunk `chunk_idx` of `request` in `group`."""
-        layout = self._layouts.get(group.group_idx)
-        if layout is None or layout.group is not group:
-            layout = self._layouts[group.group_idx] = _layout(request, group, chunk_idx)
-        count = layout.hashes_per_chunk
-        first = chunk_idx * count
-        all_hashes = request.block_hashes
-        hashes = all_hashes[first : first + count]
-        start = chunk_idx * layout.tokens_per_chunk
-        tokens = request.all_token_ids[start : start + layout.tokens_per_chunk]
-        made = layout.shape
-        if request.lora_request is not None or len(hashes[-1]) != layout.hash_size:
-            made = _shape(request, group, len(hashes[-1]), count // layout.scale, len(tokens), group.tokens_per_block)
-        if layout.scale > 1:
-            hashes = hashes[layout.scale - 1 :: layout.scale]
-        last = hashes[-1]
-        if not key.startswith(last):
-            return _with_last(made, all_hashes[first - 1] if first else None, hashes, tokens)
-        if first:
-            if count == 1:
-                return made.with_parent + all_hashes[first - 1] + made.pack_tokens.pack(*tokens)
-            return b"".join((made.with_parent, all_hashes[first - 1], *hashes[:-1], made.pack_tokens.pack(*tokens)))
-        return b"".join((made.without_parent, *hashes[:-1], made.pack_tokens.pack(*tokens)))
+        layout = self._latest
+        if layout[0] is not group:
+            layout = self._latest = self._layout(request, group, chunk_idx)
+        _, count, tokens_per_chunk, scale, hash_size, with_parent, without_parent, pack_tokens = layout
+        hashes = request.block_hashes
+        first, start = chunk_idx * count, chunk_idx * tokens_per_chunk
+        end = first + count - 1
+        last = hashes[end]
+        tokens = request.all_token_ids[start : start + tokens_per_chunk]
+        if request.lora_request is not None or key[:-GROUP_BYTES] != last or len(last) != hash_size:
+            members = hashes[first + scale - 1 : end + 1 : scale]
+            made = _shape(request, group, len(last), len(members), len(tokens), group.tokens_per_block)
+            return _pack(made, hashes[first - 1] if first else None, members, tokens, key)
+        # The hash before the chunk's first one is its parent; the last one is the key's own.
+        if scale > 1:
+            others = hashes[first + scale - 1 : end : scale]
+            if first:
+                others = [hashes[first - 1], *others]
+        elif count == 1 and first:
+            # The commonest case by far.
+            return b"".join((with_parent, hashes[first - 1], pack_tokens(*tokens)))
+        else:
+            others = hashes[first - 1 if first else 0 : end]
+        return (with_parent if first else without_parent) + b"".join(others) + pack_tokens(*tokens)
 
     def partial(self, request: Request, group: Group, boundary_tokens: int, key: bytes) -> bytes:
         """The packed metadata of a partial tail that ends at `boundary_tokens`: only its valid hashes and tokens.
@@ -64,25 +71,30 @@ class Capture:
         first, end = start // tokens_per_hash, boundary_tokens // tokens_per_hash
         hashes = request.block_hashes[first:end]
         tokens = request.all_token_ids[start:boundary_tokens]
-        parent = request.block_hashes[first - 1] if first else None
         made = _shape(request, group, len(hashes[-1]), len(hashes), len(tokens), tokens_per_hash)
-        if not key.startswith(hashes[-1]):
-            return _with_last(made, parent, hashes, tokens)
-        header = made.without_parent if parent is None else made.with_parent
-        return b"".join((header, parent or b"", *hashes[:-1], made.pack_tokens.pack(*tokens)))
+        return _pack(made, request.block_hashes[first - 1] if first else None, hashes, tokens, key)
+
+    def _layout(self, request: Request, group: Group, chunk_idx: int) -> _Layout:
+        layout = self._layouts.get(group.group_idx)
+        if layout is None or layout.group is not group:
+            layout = self._layouts[group.group_idx] = _layout(request, group, chunk_idx)
+        return layout
 
 
 def _layout(request: Request, group: Group, chunk_idx: int) -> _Layout:
     count = group.hashes_per_chunk
     blocks = group.tokens_per_chunk // group.tokens_per_block
     size = len(request.block_hashes[chunk_idx * count])
+    made = _shape(None, group, size, blocks, group.tokens_per_chunk, group.tokens_per_block)
     return _Layout(
         group=group,
-        hashes_per_chunk=count,
-        tokens_per_chunk=group.tokens_per_chunk,
+        hashes=count,
+        tokens=group.tokens_per_chunk,
         scale=count // blocks,
         hash_size=size,
-        shape=_shape(None, group, size, blocks, group.tokens_per_chunk, group.tokens_per_block),
+        with_parent=made.with_parent,
+        without_parent=made.without_parent,
+        pack_tokens=made.pack_tokens.pack,
     )
 
 
@@ -97,8 +109,11 @@ def _shape(request: Request | None, group: Group, size: int, hashes: int, tokens
     return shape(size, hashes, tokens, block_size, group.group_idx, spec.kv_cache_spec_kind, extras)
 
 
-def _with_last(made: Shape, parent: bytes | None, hashes: object, tokens: object) -> bytes:
-    """For a key that does not begin with the chunk's last hash: all hashes are written out."""
+def _pack(made: Shape, parent: bytes | None, hashes: Sequence[bytes], tokens: Sequence[int], key: bytes) -> bytes:
     header = made.without_parent if parent is None else made.with_parent
-    header = bytes((header[0], header[1] | HAS_LAST)) + header[2:]
-    return b"".join((header, parent or b"", *hashes, made.pack_tokens.pack(*tokens)))  # type: ignore[misc]
+    if key[:-GROUP_BYTES] == hashes[-1]:
+        hashes = hashes[:-1]
+    else:
+        # The key does not say the last hash, so all of them are written out.
+        header = bytes((header[0], header[1] | HAS_LAST)) + header[2:]
+    return b"".join((header, parent or b"", *hashes, made.pack_tokens.pack(*tokens)))

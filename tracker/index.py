@@ -46,15 +46,15 @@ class Index:
 
     def record(self, key: bytes, chunk: Chunk) -> None:
         """A record call holds `chunk` at the primary place."""
-        if not (chunk.resident or chunk.recorded):
+        if key in self.retained:
             self.unretain(key, chunk)
-        self._calls += 1
-        chunk.recorded = self._calls
-        self._window.append(key)
-        if len(self._window) > self._window_limit:
-            oldest = self._window.popleft()
+        self._calls = chunk.recorded = self._calls + 1
+        window = self._window
+        window.append(key)
+        if len(window) > self._window_limit:
+            oldest = window.popleft()
             lapsed = self.chunks.get(oldest)
-            if lapsed is not None and lapsed.recorded == self._calls - len(self._window):
+            if lapsed is not None and lapsed.recorded == self._calls - len(window):
                 lapsed.recorded = 0
                 self.release(oldest, lapsed)
 

@@ -5,14 +5,14 @@ built by position, in the field order of `vllm/distributed/kv_events.py`.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from eventstore.domain.key import GROUP_BYTES, block_hash, group_index, wire_hash
+from eventstore.domain.key import GROUP_BYTES, OWN_WIRE, block_hash, group_index, wire_hash
 from eventstore.domain.kvevents import BlockRemoved, BlockStored, WireHash
-from eventstore.domain.metadata import HAS_EXTRAS, HAS_LAST, HAS_PARENT, KINDS, unpack
+from eventstore.domain.metadata import HAS_EXTRAS, HAS_LAST, HAS_PARENT, HEADER_BYTES, KINDS, unpack
 
 #: A removal names at most this many chunks where we make it up ourselves, so that no frame grows without bound.
 CHUNKS_A_REMOVAL = 1_024
@@ -21,10 +21,15 @@ CHUNKS_A_REMOVAL = 1_024
 class _Layout(msgspec.Struct, frozen=True):
     """How to take apart the packed metadata of all chunks with one header."""
 
+    header: bytes
     size: int
+    #: Gives the parent where there is one, the hashes but for the key's own, the tokens.
     unpack: Callable[[bytes], tuple[Any, ...]]
-    has_parent: bool
-    hashes: int
+    #: Gives the hashes alone, but for the key's own.
+    unpack_hashes: Callable[[bytes], tuple[Any, ...]]
+    #: How many parents `unpack` gives, 0 or 1, and where the tokens begin.
+    parents: int
+    at: int
     block_size: int
     group_idx: int
     kind: str | None
@@ -48,34 +53,56 @@ class Publisher:
 
     def store(self, key: bytes, packed: bytes, medium: str, owner: str | None, locality: str | None) -> Any:
         """The store of one chunk: full where it is described, else a placeholder with its last hash."""
-        if not packed:
-            return self._placeholder(key, medium, owner, locality)
-        layout = self._layout(packed)
-        if layout is None:
-            return self._slow(key, packed, medium, owner, locality)
-        values = layout.unpack(packed)
-        first = 1 if layout.has_parent else 0
-        tokens_at = first + layout.hashes - 1
-        hashes = [*values[first:tokens_at], self._wire(key[:-GROUP_BYTES])]
-        # fmt: off
-        return self._stored(
-            hashes, values[0] if first else None, list(values[tokens_at:]), layout.block_size, None, medium, None,
-            None, layout.group_idx, layout.kind, None, locality, owner,
-        )
-        # fmt: on
+        return self.stores((key,), (packed,), medium, owner, locality)[0]
+
+    def stores(
+        self, keys: Sequence[bytes], packed: Sequence[bytes], medium: str, owner: str | None, locality: str | None
+    ) -> list[Any]:
+        """The stores of many chunks at one place, each as `store` has it."""
+        made: list[Any] = []
+        stored, integers, from_bytes = self._stored, self._integers, int.from_bytes
+        # Chunks of one event mostly have one header, so its layout is looked up when the header changes.
+        header, size = b"none", 0
+        for key, one in zip(keys, packed, strict=True):
+            if len(one) != size or not one.startswith(header):
+                layout = self._layouts.get(one[:HEADER_BYTES])
+                if layout is None or layout.size != len(one):
+                    made.append(self._unusual(key, one, medium, owner, locality))
+                    continue
+                header, size, take_apart = layout.header, layout.size, layout.unpack
+                parents, at = layout.parents, layout.at
+                block_size, group, kind = layout.block_size, layout.group_idx, layout.kind
+            values = take_apart(one)
+            own = from_bytes(key[OWN_WIRE]) if integers else key[:-GROUP_BYTES]
+            # fmt: off
+            made.append(stored(
+                [*values[parents:at], own] if at > parents else [own], values[0] if parents else None,
+                list(values[at:]), block_size, None, medium, None, None, group, kind, None, locality, owner,
+            ))
+            # fmt: on
+        return made
 
     def members(self, key: bytes, packed: bytes) -> list[WireHash]:
         """The chunk's member hashes, as events carry them; the key's own for a chunk that is not described."""
-        if not packed:
-            return [self._wire(key[:-GROUP_BYTES])]
-        layout = self._layout(packed)
-        if layout is None:
-            return [self._wire(one) for one in unpack(key, packed).block_hashes]
-        if layout.hashes == 1:
-            return [self._wire(key[:-GROUP_BYTES])]
-        values = layout.unpack(packed)
-        first = 1 if layout.has_parent else 0
-        return [*values[first : first + layout.hashes - 1], self._wire(key[:-GROUP_BYTES])]
+        return self.all_members((key,), (packed,))
+
+    def all_members(self, keys: Sequence[bytes], packed: Sequence[bytes]) -> list[WireHash]:
+        """The member hashes of many chunks, one chunk after the other."""
+        made: list[WireHash] = []
+        integers, from_bytes = self._integers, int.from_bytes
+        header, others = b"none", False
+        take_apart: Callable[[bytes], tuple[Any, ...]] = tuple
+        for key, one in zip(keys, packed, strict=True):
+            if not one.startswith(header):
+                layout = self._layout(one) if one else None
+                if layout is None:
+                    made += self._unusual_members(key, one)
+                    continue
+                header, others, take_apart = layout.header, layout.at > layout.parents, layout.unpack_hashes
+            if others:
+                made += take_apart(one)
+            made.append(from_bytes(key[OWN_WIRE]) if integers else key[:-GROUP_BYTES])
+        return made
 
     def remove(self, hashes: list[WireHash], medium: str, group: int, owner: str | None, locality: str | None) -> Any:
         """One removal of blocks of one group."""
@@ -108,8 +135,13 @@ class Publisher:
         hashes = [self._wire(block_hash(key))]
         return self._stored(hashes, None, [], 0, None, medium, None, None, group, kind, window, locality, owner)
 
-    def _slow(self, key: bytes, packed: bytes, medium: str, owner: str | None, locality: str | None) -> Any:
-        """For the rare shapes: LoRA, extra keys, a window, tokens withheld."""
+    def _unusual(self, key: bytes, packed: bytes, medium: str, owner: str | None, locality: str | None) -> Any:
+        """For the rare shapes, and the first chunk of each header."""
+        if not packed:
+            return self._placeholder(key, medium, owner, locality)
+        layout = self._layout(packed)
+        if layout is not None and layout.size == len(packed):
+            return self.store(key, packed, medium, owner, locality)
         meta = unpack(key, packed)
         parent = meta.parent_block_hash
         # fmt: off
@@ -120,26 +152,33 @@ class Publisher:
         )
         # fmt: on
 
+    def _unusual_members(self, key: bytes, packed: bytes) -> list[WireHash]:
+        if not packed:
+            return [self._wire(key[:-GROUP_BYTES])]
+        return [self._wire(one) for one in unpack(key, packed).block_hashes]
+
     def _layout(self, packed: bytes) -> _Layout | None:
-        header = packed[:12]
-        layout = self._layouts.get(header)
-        if layout is None and header not in self._layouts:
-            layout = self._layouts[header] = self._make_layout(packed)
-        return layout if layout is not None and layout.size == len(packed) else None
+        """How chunks with this header are taken apart; None where it has LoRA, extra keys, a window, or the like."""
+        header = packed[:HEADER_BYTES]
+        if header not in self._layouts:
+            self._layouts[header] = self._make_layout(packed)
+        return self._layouts[header]
 
     def _make_layout(self, packed: bytes) -> _Layout | None:
         flags, size, code = packed[1], packed[2], packed[3]
         if flags & (HAS_EXTRAS | HAS_LAST) or code >= len(KINDS) or size < 8:
             return None
-        hashes, parents = int.from_bytes(packed[6:8], "little"), 1 if flags & HAS_PARENT else 0
-        tokens = (len(packed) - 12 - (hashes - 1 + parents) * size) // 4
+        others, parents = int.from_bytes(packed[6:8], "little") - 1, 1 if flags & HAS_PARENT else 0
+        tokens = (len(packed) - HEADER_BYTES - (others + parents) * size) // 4
         one = f"{size - 8}xQ" if self._integers else f"{size}s"
-        whole = struct.Struct(">12x" + one * (hashes - 1 + parents) + f"{tokens}I")
+        whole = struct.Struct(f">{HEADER_BYTES}x{one * (others + parents)}{tokens}I")
         return _Layout(
+            header=packed[:HEADER_BYTES],
             size=whole.size,
             unpack=whole.unpack,
-            has_parent=bool(parents),
-            hashes=hashes,
+            unpack_hashes=struct.Struct(f">{HEADER_BYTES + parents * size}x{one * others}").unpack_from,
+            parents=parents,
+            at=parents + others,
             block_size=int.from_bytes(packed[8:12], "little"),
             group_idx=int.from_bytes(packed[4:6], "little"),
             kind=KINDS[code],

@@ -1,38 +1,29 @@
-"""The writer thread: numbers, encodes and commits what the engine thread offers; changes with how a batch is made.
+"""The writer thread: commits what the engine thread offers; changes with how and when that is done.
 
 It alone writes. Whatever goes wrong with the store ends here: it is counted and shown, and never reaches the engine.
 """
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine
 
 from eventstore.domain import clock
 from eventstore.domain.errors import LedgerError, StoreError
-from eventstore.domain.events import CHUNK_SHIFT, PLACEHOLDER, Kind, PlaceRow, encode_body, pack_fact
-from eventstore.domain.metadata import without_tokens
-from eventstore.log.append import Batch, append, build
-from eventstore.log.append import Step as LogStep
-from eventstore.log.chunks import numbers_of
+from eventstore.log.append import Batch, append
 from eventstore.log.stream import heartbeat
 from eventstore.recovery.epoch import Opened
 from eventstore.recovery.restore import ended_by, residents
-from eventstore.storage.codec import Described, Header, place_sum
 from eventstore.storage.engine import check_in_place
-from tracker.index import Chunk
-from tracker.outbox import Control, Outbox, Step
+from tracker.batching import Batching
+from tracker.outbox import Outbox, Step
 from tracker.retell import Retelling
 
 #: Under backlog a batch grows up to this many events: each costs less, and readers see them no later.
 MOST_EVENTS_A_BATCH = 4_096
 #: How long to wait before a failed batch is sent again: doubled from the first to the last, in seconds.
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
-
-_DESCRIBED = pack_fact(Kind.CHUNK_DESCRIBED)
-_PLACEHOLDER = PLACEHOLDER << 4
 
 
 class Writer(threading.Thread):
@@ -57,21 +48,17 @@ class Writer(threading.Thread):
         #: The last thing that went wrong, for `status`; empty while all is well.
         self.trouble = ""
         self._engine, self._opened, self._outbox, self._retelling = engine, opened, outbox, retelling
-        self._store_token_ids = store_token_ids
         self._flush_interval_s = flush_interval_s
         self._warn = warn
         self._heartbeat_every_s = opened.heartbeat_every_ns / 1e9 or None
-        self._chain = opened.chain
-        self._place_sums = {row.number: _sum_of(row) for row in opened.places}
-        self._handed_out = opened.handed_out
-        self._seq_of: deque[tuple[int, int]] = deque()
+        self._batching = Batching(opened, store_token_ids=store_token_ids)
         self._stopping = threading.Event()
         self._idle = threading.Condition()
         self._connection: Connection | None = None
 
     def told(self, ticket: int) -> None:
         """The step with `ticket` tells of everything up to the opening of the epoch. Before `start` only."""
-        self._seq_of.append((ticket, self._opened.seq))
+        self._batching.told(ticket)
 
     def run(self) -> None:
         """The thread's life."""
@@ -138,7 +125,7 @@ class Writer(threading.Thread):
                 connection = self._connected()
                 check_in_place(connection)
                 if batch is None:
-                    batch = self._encode(connection, steps)
+                    batch = self._batching.make(connection, steps, self._outbox.handed_ticket)
                 append(connection, batch)
                 break
             except StoreError as error:
@@ -176,7 +163,8 @@ class Writer(threading.Thread):
             self._idle.notify_all()
 
     def _committed(self, batch: Batch, steps: list[Step]) -> None:
-        self._chain, self.last_seq = batch.chain, batch.header.last_seq
+        self._batching.committed(batch)
+        self.last_seq = batch.header.last_seq
         self.last_commit_ns = batch.header.time_ns
         self.commits += 1
         wanted = [control.survivors_for for step in steps for control in step.controls if control.survivors_for]
@@ -213,80 +201,3 @@ class Writer(threading.Thread):
                 connection.close()
             except StoreError as error:
                 self.trouble = str(error)
-
-    def _handed(self) -> int:
-        """The seq handed out so far, from the ticket that the engine thread last handed out."""
-        ticket = self._outbox.handed_ticket
-        while self._seq_of and self._seq_of[0][0] <= ticket:
-            self._handed_out = self._seq_of.popleft()[1]
-        return self._handed_out
-
-    def _encode(self, connection: Connection, steps: list[Step]) -> Batch:
-        """Give every event its seq and every chunk its number. Numbers stay with the chunks in memory."""
-        numbers = self._known_numbers(connection, steps)
-        first = seq = self.last_seq + 1
-        beside: list[Described] = []
-        log_steps = []
-        new_places = []
-        for step in steps:
-            facts: list[int] = []
-            new_places += step.places
-            for control in step.controls:
-                if control.kind is not Kind.CACHE_RESET:
-                    seq = self._control(control, facts, beside, seq)
-            for key, chunk, packed in step.described:
-                seq = self._describe(key, chunk, packed, numbers, facts, beside, seq)
-            for run in step.runs:
-                code = run.code
-                for key, chunk in zip(run.keys, run.chunks, strict=True):
-                    if not chunk.number:
-                        chunk.number = numbers.get(key, 0)
-                        if not chunk.number:
-                            # Named for the first time: described as it was when the event was taken in.
-                            packed = b"" if code & _PLACEHOLDER else chunk.packed
-                            seq = self._describe(key, chunk, packed, numbers, facts, beside, seq)
-                facts += [chunk.number << CHUNK_SHIFT | code for chunk in run.chunks]
-                seq += len(run.chunks)
-            for control in step.controls:
-                if control.kind is Kind.CACHE_RESET:
-                    seq = self._control(control, facts, beside, seq)
-            log_steps.append(LogStep(seq - len(facts), step.time_ns, facts))
-            self._seq_of.append((step.ticket, seq - 1))
-        for row in new_places:
-            self._place_sums[row.number] = _sum_of(row)
-        uptime = clock.steady_ns() - self._opened.opened_steady_ns
-        header = Header(first, seq - 1, self._opened.epoch, steps[-1].time_ns, uptime, self._handed())
-        return build(self._opened.stream, header, self._chain, log_steps, beside, new_places, self._place_sums)
-
-    def _known_numbers(self, connection: Connection, steps: list[Step]) -> dict[bytes, int]:
-        unknown = {key for step in steps for key, chunk, _ in step.described if not chunk.number}
-        for step in steps:
-            for run in step.runs:
-                unknown.update([key for key, chunk in zip(run.keys, run.chunks, strict=True) if not chunk.number])
-        return numbers_of(connection, self._opened.stream, unknown) if unknown else {}
-
-    def _describe(
-        self,
-        key: bytes,
-        chunk: Chunk,
-        packed: bytes,
-        numbers: dict[bytes, int],
-        facts: list[int],
-        beside: list[Described],
-        seq: int,
-    ) -> int:
-        number = chunk.number or numbers.get(key, 0)
-        body = packed if self._store_token_ids else without_tokens(packed)
-        beside.append(Described(seq, number or seq, body, b"" if number else key))
-        chunk.number = numbers[key] = number or seq
-        facts.append(chunk.number << CHUNK_SHIFT | _DESCRIBED)
-        return seq + 1
-
-    def _control(self, control: Control, facts: list[int], beside: list[Described], seq: int) -> int:
-        beside.append(Described(seq, 0, encode_body(control.body)))
-        facts.append(pack_fact(control.kind))
-        return seq + 1
-
-
-def _sum_of(row: PlaceRow) -> int:
-    return place_sum(row.place.medium.value, row.place.ownership, row.word)

@@ -9,6 +9,8 @@ GROUP_BYTES = 4
 #: A wire hash is the low 64 bits of a block hash, so no hash is shorter than that.
 SHORTEST = 8 + GROUP_BYTES
 LONGEST = 255
+#: Where in a key the wire hash of its chunk stands.
+OWN_WIRE = slice(-8 - GROUP_BYTES, -GROUP_BYTES)
 
 
 def block_hash(key: bytes) -> bytes:

@@ -39,6 +39,7 @@ _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 _KIND_IN_EXTRAS = 255
 
 _HEADER = struct.Struct("<BBBBHHI")
+HEADER_BYTES = _HEADER.size
 _extras_encoder = msgspec.msgpack.Encoder()
 
 

@@ -4,7 +4,6 @@ The views move in the same statement: the triggers behind `append` (migrations/s
 """
 
 import enum
-import zlib
 
 import msgspec
 from sqlalchemy import Connection, select
@@ -59,13 +58,9 @@ def build(
     """Encode a batch. `beside` is in seq order; `place_sums` has every place that a fact of the batch names."""
     triples = [(step.first_seq, step.time_ns, step.facts) for step in steps]
     rows = codec.event_rows(triples)
-    facts = [fact for step in steps for fact in step.facts]
     get, shift, mask = place_sums.get, PLACE_SHIFT, _PLACE_MASK
-    sums = list(map(zlib.crc32, rows, [get(fact >> shift & mask, 0) for fact in facts]))
-    for one in beside:
-        at = one.seq - header.first_seq
-        place = get(facts[at] >> shift & mask, 0)
-        sums[at] = codec.checksum(rows[at], place, one)
+    places = [get(fact >> shift & mask, 0) for step in steps for fact in step.facts]
+    sums = codec.checksums(rows, places, beside, header.first_seq)
     chain = codec.chain(prev_chain, header, rows, beside)
     descs, bodies = codec.bodies_json(beside)
     parameters = (

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 
+import msgspec
 from sqlalchemy import Connection, select
 
 from eventstore.storage import codec, schema
@@ -13,7 +14,7 @@ _table = schema.chunk.c
 
 def numbers_of(connection: Connection, stream: int, keys: Iterable[bytes]) -> dict[bytes, int]:
     """The numbers of those `keys` that the stream has ever named, in one statement."""
-    wires = json.dumps([codec.signed_wire(key) for key in keys])
+    wires = msgspec.json.encode(codec.signed_wires(keys)).decode()
     rows = connection.exec_driver_sql(
         # The index is named because SQLite, which has no statistics here, takes the primary key for as good and reads
         # all chunks of the stream for each key.

@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Window(Sequence[T]):
-    """`items` at position `offset` of a longer sequence, with the one item `before` them."""
+    """`items` at position `offset` of a longer sequence."""
 
-    def __init__(self, items: list[T], offset: int, before: T | None = None) -> None:
-        self._items, self._offset, self._before = items, offset, before
+    def __init__(self, items: list[T], offset: int) -> None:
+        self._items, self._offset = items, offset
 
     def __len__(self) -> int:
         return self._offset + len(self._items)
@@ -29,8 +29,8 @@ class Window(Sequence[T]):
     def __getitem__(self, at: slice) -> list[T]: ...
     def __getitem__(self, at: int | slice) -> Any:
         if isinstance(at, slice):
-            return self._items[at.start - self._offset : at.stop - self._offset]
-        return self._before if at == self._offset - 1 else self._items[at - self._offset]
+            return self._items[(at.start or 0) - self._offset : at.stop - self._offset]
+        return self._items[at - self._offset]
 
 
 class TraceGroup(msgspec.Struct, frozen=True):
@@ -86,13 +86,15 @@ def group_of(line: GroupLine) -> TraceGroup:
 def request_of(line: Record, group: TraceGroup) -> TraceRequest:
     """The request of a record line."""
     hashes = [bytes.fromhex(one) for one in line.block_hashes]
-    parent = bytes.fromhex(line.parent) if line.parent is not None else None
     if isinstance(line, RecordStore | RecordLookup):
         first, start = line.chunk_idx * group.hashes_per_chunk, line.chunk_idx * group.tokens_per_chunk
     else:
         start = line.boundary_tokens - len(line.token_ids)
         first = start // group.tokens_per_block
-    return TraceRequest(Window(hashes, first, parent), Window(line.token_ids, start), line.lora)
+    if line.parent is not None:
+        hashes.insert(0, bytes.fromhex(line.parent))
+        first -= 1
+    return TraceRequest(Window(hashes, first), Window(line.token_ids, start), line.lora)
 
 
 def event_of(line: EventLine) -> TraceEvent:
