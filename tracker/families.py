@@ -134,6 +134,10 @@ class Families:
                 taken.append(family)
         return taken
 
+    def ended(self) -> list[list[Member]]:
+        """The families that have a member that is no longer there."""
+        return [family for family in self._families.values() if not all(member.resident for member in family)]
+
     def take_next(self) -> list[Member] | None:
         """Take out the family whose turn it is; None where none is ready."""
         while self._queue:

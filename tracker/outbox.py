@@ -82,6 +82,10 @@ class Outbox:
         self._committed_when_degraded = 0
         self._limit, self._publish, self._degraded_after = limit, publish, degraded_after_ns
         self._waiting: deque[Step] = deque()
+        self._last_handed = 0
+        #: From this ticket on nothing counts as handed out, until what goes out with the other one has.
+        self._held: int | None = None
+        self._lets_go: int | None = None
         self._unlogged_places: list[PlaceRow] = []
 
     @property
@@ -140,9 +144,23 @@ class Outbox:
             if not self._may_go(step):
                 break
             waiting.popleft()
-            self.handed_ticket = step.ticket
+            self._last_handed = step.ticket
             out += step.out
+        if self._lets_go is not None and self._last_handed >= self._lets_go:
+            self._held = self._lets_go = None
+        self.handed_ticket = self._last_handed if self._held is None else min(self._last_handed, self._held - 1)
         return out
+
+    def hold(self, ticket: int) -> None:
+        """What the step with `ticket` ended is told by later steps: until then it does not count as handed out, so
+        that a process that dies in between leaves it to the next one."""
+        self._held = ticket if self._held is None else self._held
+        self._lets_go = None
+
+    def let_go(self, ticket: int) -> None:
+        """With the step with `ticket` all is told."""
+        if self._held is not None and self._lets_go is None:
+            self._lets_go = ticket
 
     def _may_go(self, step: Step) -> bool:
         return step.committed or self._publish == "at_once" or self._is_degraded(step)

@@ -24,10 +24,9 @@ class PlaceState(msgspec.Struct):
     flagged: bool
     primary: bool
     survives_reset: bool
-    from_log: bool
-    #: Took stores before it turned out to announce removals: memory does not know all that is there.
-    unsure: bool = False
-    stores: int = 0
+    #: Chunks may be there that memory does not know of: from before it turned out to announce removals. What is not
+    #: known to be there is then taken as at a place that announces none.
+    unknown: bool = False
 
 
 class Places:
@@ -41,7 +40,7 @@ class Places:
         self.new: list[PlaceRow] = []
         self.policy_disagreements = 0
         for row in known:
-            self._add(row, from_log=True)
+            self._add(row)
         self.primary = self.find(PRIMARY.medium, None)
 
     def find(self, medium: Any, ownership: str | None) -> PlaceState:
@@ -60,11 +59,11 @@ class Places:
                     raise BadInput(f"place {place}: a stream has at most {MOST_PLACES} places")
                 row = PlaceRow(number, place, word)
                 self.new.append(row)
-                state = self._add(row, from_log=False)
+                state = self._add(row)
             self._by_words[medium, ownership] = state
         return state
 
-    def _add(self, row: PlaceRow, *, from_log: bool) -> PlaceState:
+    def _add(self, row: PlaceRow) -> PlaceState:
         policy = self._policies.announces(row.place)
         state = PlaceState(
             number=row.number,
@@ -77,7 +76,6 @@ class Places:
             flagged=row.flagged,
             primary=row.place == PRIMARY,
             survives_reset=self._policies.survives_reset(row.place),
-            from_log=from_log,
         )
         self.by_number[row.number] = state
         return state
@@ -89,8 +87,8 @@ class Places:
             self.new.append(PlaceRow(state.number, state.place, state.word, flagged=True))
             if state.policy is None:
                 state.announces = True
-                state.unsure = state.from_log or state.stores > 0
-        if state.policy is not None and flag != state.policy and (flag or state.place.ownership is not None):
+        # vLLM's primary announces every removal and leaves the flag at its default.
+        if state.policy is not None and flag != state.policy and (flag or not state.primary):
             self.policy_disagreements += 1
 
     def locality(self, value: Any) -> tuple[int, str | None]:

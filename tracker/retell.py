@@ -37,11 +37,10 @@ class _Live(msgspec.Struct):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The survivors of a restart or a reset, lined up. `ended`: what a reset ended where memory could not know."""
+    """The survivors of a restart or a reset, lined up, and what resets ended where memory could not know."""
 
     generation: int
     families: Families
-    ended: list[Member]
 
 
 class Retelling:
@@ -49,9 +48,7 @@ class Retelling:
 
     def __init__(self, settings: Settings, index: Index, places: Places, publisher: Publisher) -> None:
         self.loaded: deque[Loaded] = deque()
-        #: Set while nothing is being lined up. Not for the engine thread to wait for.
-        self.lined_up = threading.Event()
-        self.lined_up.set()
+        self._lined_up = threading.Condition()
         #: Resets whose survivors were not announced, since their log could not be read in time.
         self.given_up = 0
         #: Whether live events have to pass through `live`.
@@ -60,6 +57,12 @@ class Retelling:
         self._families = Announcements(publisher)
         self.confirmation = Confirmation(settings, index, places, publisher, self._families)
         self._generation = 0
+        #: Everything up to this one has been told. Set on the engine thread.
+        self.told_generation = 0
+        #: The writer's: what resets ended where memory could not know, by generation, until it is told.
+        self._ended: list[tuple[int, list[Resident]]] = []
+        #: By reset, the places where memory did not know all that it ended.
+        self._unknown: dict[int, frozenset[int]] = {}
         self._noted: dict[tuple[int, bytes], _Live] | None = None
 
     @property
@@ -73,6 +76,11 @@ class Retelling:
         return self._noted is not None
 
     @property
+    def told(self) -> bool:
+        """Whether nothing is due any more."""
+        return not (self.waiting or self.awaiting)
+
+    @property
     def has_news(self) -> bool:
         """Whether the next call has something to say that no engine event brings."""
         return bool(self.loaded or self._families.ready or (self.confirmation.answers and not self.awaiting))
@@ -82,55 +90,72 @@ class Retelling:
         the survivors are to be `loaded`, if they are announced."""
         self.confirmation.begin(asked)
         self._noted = {} if survivors else None
-        if survivors:
-            self.lined_up.clear()
         self._update_active()
         return self._generation
 
-    def line_up(self, generation: int, survivors: Callable[[], list[Member]], ended: list[Member]) -> None:
+    def wait_lined_up(self, timeout_s: float) -> bool:
+        """Wait until what is awaited is lined up, if anything is. Not for the engine thread."""
+        with self._lined_up:
+            return self._lined_up.wait_for(self._is_lined_up, timeout_s)
+
+    def _is_lined_up(self) -> bool:
+        return not self.awaiting or any(one.generation == self._generation for one in list(self.loaded))
+
+    def line_up(self, generation: int, survivors: Callable[[], list[Member]]) -> None:
         """Line up on a thread of its own, for as long as it takes, what the next call then takes up."""
 
         def work() -> None:
-            members = survivors()
-            self.loaded.append(Loaded(generation, Families(self._publisher, members + ended), ended))
-            self.lined_up.set()
+            families = Families(self._publisher, survivors())
+            with self._lined_up:
+                self.loaded.append(Loaded(generation, families))
+                self._lined_up.notify_all()
 
         threading.Thread(target=work, name="kvledger-survivors", daemon=True).start()
 
     def line_up_reset(self, generation: int, survivors: list[Resident], ended: list[Resident]) -> None:
         """What the log has of a reset. Called by the writer, right after the reset's commit."""
         states = self._places.by_number
-        # Of what ended at a place that announces removals, memory knew and has told already.
-        gone = [member(states[one.place], one, resident=False) for one in ended if not states[one.place].announces]
-        self.line_up(generation, lambda: [member(states[one.place], one, resident=True) for one in survivors], gone)
+        self._ended = [(of, some) for of, some in self._ended if of > self.told_generation]
+        unknown = self._unknown.pop(generation)
+        self._ended.append((generation, [one for one in ended if one.place in unknown]))
+        # What earlier resets ended is still due where this one came before it was told.
+        due = [one for _, some in self._ended for one in some]
+        self.line_up(generation, lambda: together(states, survivors, due))
 
     def give_up(self, generation: int) -> None:
         """The log could not be read after a reset: its survivors are not announced."""
         self.given_up += 1
-        self.line_up(generation, list, [])
+        self._unknown.pop(generation)
+        self.line_up(generation, list)
 
     def _update_active(self) -> None:
-        self.active = bool(self._families or self.confirmation) or self._noted is not None
+        if self.told:
+            self.told_generation = self._generation
+        self.active = bool(self._families or self.confirmation) or self.awaiting
 
     def tell_now(self, members: list[Member]) -> list[Any]:
         """All of `members` at once: whatever shares a hash with one of them is among them."""
         return self._families.tell_all(members)
 
-    def reset(self, step: Step, *, logging: bool) -> None:
-        """End in memory what does not survive a reset, say so in `step`, and ask for the survivors."""
+    def reset(self, step: Step, *, logging: bool) -> bool:
+        """End in memory what does not survive a reset, say so in `step`, and ask for the survivors. Returns whether
+        some of what ended can be told only once it was read from the log."""
         self._families.clear()
         ending = [state for state in self._places.by_number.values() if not state.survives_reset]
-        for state in ending:
-            self._end(step, state)
         self._generation += 1
         mode = self._settings.announce
-        wanted = mode == "full" or (mode == "closes" and any(not state.announces for state in ending))
+        # What ended there memory may not know of; the others it has told already.
+        unknown = frozenset(state.number for state in ending if state.unknown or not state.announces)
+        wanted = mode == "full" or (mode == "closes" and bool(unknown))
+        for state in ending:
+            self._end(step, state)
         self._noted = {} if wanted and logging else None
         if self.awaiting:
-            self.lined_up.clear()
+            self._unknown[self._generation] = unknown
         self._update_active()
         body = StreamBody(ends=[End(state.number, Reason.CACHE_RESET) for state in ending])
         step.controls.append(Control(Kind.CACHE_RESET, body, self._generation if self.awaiting else 0))
+        return self.awaiting and bool(unknown)
 
     def _end(self, step: Step, state: PlaceState) -> None:
         index, gone = self._index, []
@@ -141,6 +166,7 @@ class Retelling:
             if state.primary:
                 chunk.recorded = 0
             index.release(key, chunk)
+        state.unknown = False
         if self._settings.announce != "none":
             step.out += self._publisher.removals(gone, state.word, state.place.ownership, None)
 
@@ -171,13 +197,9 @@ class Retelling:
                 families.add(Member(state, key, packed, live.locality, max(credits, 1), resident=True))
         if self._settings.announce == "full":
             self._families.wait(families)
-            return
-        gone = [one for one in loaded.ended if not self._is_noted_there(noted, one)]
-        step.out += self._families.tell_all(gone)
-
-    def _is_noted_there(self, noted: dict[tuple[int, bytes], _Live], one: Member) -> bool:
-        live = noted.get((one.place.number, one.key))
-        return live is not None and live.resident
+        else:
+            for family in families.ended():
+                step.out += self._families.tell(family)
 
     def live(self, place: PlaceState, key: bytes, chunk: Chunk, locality: str | None, *, stored: bool) -> list[Any]:
         """What must be published before this live event, if anything."""
@@ -215,3 +237,15 @@ def member(place: PlaceState, found: Resident, *, resident: bool) -> Member:
     """A residency of the log as announcements see it."""
     locality = locality_of(found.flags)
     return Member(place, found.key, found.packed, locality.value if locality else None, found.stores, resident)
+
+
+def together(states: dict[int, PlaceState], survivors: list[Resident], ended: list[Resident]) -> list[Member]:
+    """Each chunk at each place once: what of it is there, and what consumers may credit of it in all."""
+    members = {(one.place, one.key): member(states[one.place], one, resident=True) for one in survivors}
+    for one in ended:
+        known = members.get((one.place, one.key))
+        if known is None:
+            members[one.place, one.key] = member(states[one.place], one, resident=False)
+        else:
+            known.credits += one.stores
+    return list(members.values())

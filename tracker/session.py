@@ -112,6 +112,8 @@ class Session:
                 if chunk is None:
                     chunk = index.chunks[found.key] = Chunk(found.packed, number=found.number)
                 chunk.resident |= state.bit
+            else:
+                state.unknown = True
             if settings.announce == "none" and not questions:
                 continue
             survivor = member(state, found, resident=True)
@@ -139,7 +141,7 @@ class Session:
         kin, rest = related(publisher, moved, others)
         generation = self.tracker.retelling.restarted(asked, survivors=settings.announce == "full")
         if settings.announce == "full":
-            self.tracker.retelling.line_up(generation, lambda: rest, [])
+            self.tracker.retelling.line_up(generation, lambda: rest)
         return self.tracker.retelling.tell_now(moved + kin)
 
     def settle(self, timeout_s: float = 60.0) -> bool:
@@ -147,7 +149,7 @@ class Session:
         if not self.writer.wait_idle(timeout_s):
             return False
         self.tracker.state_gap()
-        return self.writer.wait_idle(timeout_s) and self.tracker.retelling.lined_up.wait(timeout_s)
+        return self.writer.wait_idle(timeout_s) and self.tracker.retelling.wait_lined_up(timeout_s)
 
     def close(self, reason: str = "shutdown", deadline_s: float = CLOSE_DEADLINE_S) -> bool:
         """End the epoch and stop the writer; returns whether everything was committed before the deadline."""

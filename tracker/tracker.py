@@ -108,6 +108,8 @@ class Tracker(Queries):
                 self._take_stored(step, event)
         if self.retelling.waiting:
             step.out += self.retelling.next()
+        if self.retelling.told:
+            self.outbox.let_go(step.ticket)
         self._offer(step)
 
     def reset(self) -> None:
@@ -116,7 +118,8 @@ class Tracker(Queries):
             self._flush_records()
         step = self._step
         step.time_ns = self._now_ns()
-        self.retelling.reset(step, logging=self.outbox.closed_reason is None)
+        if self.retelling.reset(step, logging=self.outbox.closed_reason is None):
+            self.outbox.hold(step.ticket)
         self._offer(step)
 
     def _flush_records(self) -> None:
@@ -203,7 +206,8 @@ class Tracker(Queries):
         flag = event.removal_expected
         if flag != place.announces or place.policy is not None:
             self.places_known.saw_flag(place, flag)
-        place.stores += 1
+        if not place.announces:
+            place.unknown = True
         locality_flags, locality = self.places_known.locality(event.locality)
         code = _STORED | (locality_flags | (REMOVAL_EXPECTED if flag else 0)) << 4 | place.code
         index, bit, announces, primary = self.index, place.bit, place.announces, place.primary
@@ -263,13 +267,13 @@ class Tracker(Queries):
             this, publish = code, not metadata_only
             if chunk is None:
                 chunk = Chunk(b"")
-                if place.announces:
-                    this, publish = code | _UNMATCHED, publish and place.unsure
+                if place.announces and not place.unknown:
+                    this, publish = code | _UNMATCHED, False
             elif place.announces:
                 if chunk.resident & bit:
                     chunk.resident ^= bit
-                else:
-                    this, publish = code | _UNMATCHED, publish and place.unsure
+                elif not place.unknown:
+                    this, publish = code | _UNMATCHED, False
                 if place.primary:
                     chunk.recorded = 0
                 if not (chunk.resident or chunk.recorded):

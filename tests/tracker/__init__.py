@@ -1,0 +1,1 @@
+"""The tracker: memory, publishing, and what becomes of both across a crash."""
