@@ -17,6 +17,7 @@ from vllm.config import KVEventsConfig, KVTransferConfig, VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import EngineArgs
 from vllm.inputs import TokensPrompt
+from vllm.lora.request import LoRARequest
 from vllm.v1.kv_offload.tiering.base import SecondaryTierManager
 from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
 
@@ -93,20 +94,39 @@ class Engine:
         finally:
             self._clean()
 
-    def generate(self, prompts: Sequence[Sequence[int]], tokens: int = 8) -> list[Answer]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], tokens: int = 8, lora: LoRARequest | None = None
+    ) -> list[Answer]:
         """Answer the prompts greedily, and wait until every transfer that this set off is over."""
-        answers = self.answer(prompts, tokens)
+        answers = self.answer(prompts, tokens, lora)
         self.settle()
         return answers
 
-    def answer(self, prompts: Sequence[Sequence[int]], tokens: int = 8) -> list[Answer]:
+    def answer(
+        self, prompts: Sequence[Sequence[int]], tokens: int = 8, lora: LoRARequest | None = None
+    ) -> list[Answer]:
         """Answer the prompts greedily; their last transfers may be under way, or yet to start."""
         outputs = self._llm.generate(
             [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts],
-            SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=0),
+            _greedy(tokens),
             use_tqdm=False,
+            lora_request=lora,
         )
         return [_answer(output) for output in outputs]
+
+    def begin(self, prompt: Sequence[int], tokens: int = 8) -> str:
+        """Hand a request in and return its id; `step` takes it further."""
+        request_id = uuid.uuid4().hex
+        self._llm.llm_engine.add_request(request_id, TokensPrompt(prompt_token_ids=list(prompt)), _greedy(tokens))
+        return request_id
+
+    def step(self) -> None:
+        """Take one step, in this process."""
+        self._llm.llm_engine.step()
+
+    def abort(self, request_id: str) -> None:
+        """Take a request back."""
+        self._llm.llm_engine.abort_request([request_id])
 
     def forget_gpu(self) -> None:
         """Empty the engine's own block pool; what was offloaded stays."""
@@ -141,6 +161,13 @@ class Engine:
     def live_connector(self) -> Any:
         """The scheduler's side of the connector itself, of an engine that runs in this process."""
         return connector_of(self._client.engine_core)
+
+    @property
+    def live_scheduler(self) -> InspectedScheduler:
+        """The scheduler itself, of an engine that runs in this process."""
+        scheduler = self._client.engine_core.scheduler
+        assert isinstance(scheduler, InspectedScheduler)
+        return scheduler
 
     @property
     def live_tiers(self) -> Sequence[SecondaryTierManager]:
@@ -240,6 +267,10 @@ class Engine:
 
 def _keys(hexes: Sequence[str]) -> frozenset[bytes]:
     return frozenset(map(bytes.fromhex, hexes))
+
+
+def _greedy(tokens: int) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=0)
 
 
 def _answer(output: Any) -> Answer:

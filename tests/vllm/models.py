@@ -62,6 +62,23 @@ def write_hybrid(folder: Path) -> Model:
     return _write(folder, _GEMMA3, block_layers=1)
 
 
+def write_lora(folder: Path) -> Path:
+    """Write an adapter for the model of `write_llama` that changes what it answers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rank, outputs = 8, {"q_proj": 128, "v_proj": 64}
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "target_modules": list(outputs), "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    draw = torch.Generator().manual_seed(2)
+    weights = {}
+    for layer in range(_LLAMA["num_hidden_layers"]):
+        for name, size in outputs.items():
+            at = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            weights[f"{at}.lora_A.weight"] = torch.randn(rank, _LLAMA["hidden_size"], generator=draw)
+            weights[f"{at}.lora_B.weight"] = torch.randn(size, rank, generator=draw)
+    save_file(weights, folder / "adapter_model.safetensors")
+    return folder
+
+
 def _write(folder: Path, config: dict[str, Any], block_layers: int) -> Model:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
