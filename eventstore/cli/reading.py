@@ -26,8 +26,13 @@ def connected(store: str) -> Iterator[Connection]:
 @contextmanager
 def reading(store: str) -> Iterator[Connection]:
     """A connection with one snapshot of the store, for a command that is soon done."""
-    with connected(store) as connection, connection.begin():
-        yield connection
+    with connected(store) as connection:
+        transaction = connection.begin()
+        try:
+            yield connection
+        finally:
+            # There is nothing to commit, and in a damaged database a commit fails.
+            transaction.rollback()
 
 
 @contextmanager

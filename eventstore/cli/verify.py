@@ -5,6 +5,7 @@ import typer
 from eventstore.cli import render
 from eventstore.cli.options import DEFAULT_STORE, AsJson, Store, Stream
 from eventstore.cli.reading import reading
+from eventstore.log.strays import strays
 from eventstore.log.stream import all_streams, one_stream
 from eventstore.log.verify import verify
 
@@ -19,9 +20,10 @@ def command(store: Store = DEFAULT_STORE, stream: Stream = None, as_json: AsJson
         for row in rows:
             with render.progress(f"verify {row.name}", row.last_seq) as done:
                 results.append(verify(connection, row, done))
-    findings = [finding for result in results for finding in result.findings]
+        lost = strays(connection) if stream is None else []
+    findings = [finding for result in results for finding in result.findings] + lost
     if as_json:
-        render.document({"ok": not findings, "streams": results})
+        render.document({"ok": not findings, "streams": results, "strays": lost})
     else:
         for result in results:
             end = f"{result.events:,} events in {result.batches:,} batches, chain {result.chain}"

@@ -8,7 +8,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
 import eventstore
-from eventstore.domain.errors import StoreOutdated, StoreTooNew, StoreUnusable
+from eventstore.domain.errors import StoreDamaged, StoreOutdated, StoreTooNew, StoreUnusable
 
 #: SQLite's mark of whose file it is, set by the first migration; in users' stores, so it never changes.
 APPLICATION_ID = 0x6B766C64
@@ -36,7 +36,10 @@ def revision_of(connection: Connection, shown: str) -> str | None:
     """The store's revision; None for a database with nothing in it. `StoreUnusable` for somebody else's database."""
     (mark,) = connection.exec_driver_sql("PRAGMA application_id").one()
     if mark == APPLICATION_ID:
-        return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all()
+        if len(found) != 1:
+            raise StoreDamaged(f"store {shown}: is damaged, it has {len(found)} schema revisions; restore a backup")
+        return str(found[0])
     # Empty is what SQLite says is empty: views and triggers are somebody's, too.
     if mark or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
         raise StoreUnusable(f"store {shown}: this database is another program's; name another file")

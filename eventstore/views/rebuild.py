@@ -11,15 +11,16 @@ from sqlalchemy import Connection
 
 from eventstore.domain.residency import Fold
 from eventstore.log.read import events
-from eventstore.log.stream import StreamRow
+from eventstore.log.stream import VIEWS, StreamRow
 
 _ROWS_A_STATEMENT = 10_000
 
 _TABLES = {"residency": "open_residency", "lifecycle": "closed_residency"}
+_KEYS = {"residency": "chunk, place", "lifecycle": "closed_seq, chunk, place"}
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """What a rebuild found: rows a view, and how many of the rows that stood before were wrong or missing."""
+    """What a rebuild found: rows a view, and how many rows were wrong, missing or too many before."""
 
     stream: str
     seq: int
@@ -50,7 +51,11 @@ def rebuild(connection: Connection, stream: StreamRow) -> Rebuilt:
         [(number, r.chunk, r.place, r.opened_seq, r.opened_ns, r.flags, r.stores, r.confirmed) for r in fold],
     )
     changed = {view: _replace(connection, view, number) for view in _TABLES}
-    connection.exec_driver_sql("UPDATE position SET seq = ? WHERE stream = ?", (stream.last_seq, number))
+    connection.exec_driver_sql(
+        'INSERT INTO position (stream, "view", seq) VALUES (?, ?, ?)'
+        ' ON CONFLICT (stream, "view") DO UPDATE SET seq = excluded.seq',
+        [(number, view, stream.last_seq) for view in VIEWS],
+    )
     return Rebuilt(stream.name, stream.last_seq, {"residency": open_now, "lifecycle": ended}, changed)
 
 
@@ -65,14 +70,16 @@ def _insert(connection: Connection, view: str, rows: Iterable[tuple[int, ...]]) 
 def _replace(connection: Connection, view: str, stream: int) -> int:
     """Put the rebuilt rows in place; returns how many rows differed."""
     table = _TABLES[view]
-    wrong = connection.exec_driver_sql(
-        f"SELECT count(*) FROM (SELECT * FROM {table} WHERE stream = ? EXCEPT SELECT * FROM rebuilt_{view})", (stream,)
+    key = _KEYS[view]
+    # Rows are told apart by their key: one that holds something else is one row, not a wrong and a missing one.
+    different: int = connection.exec_driver_sql(
+        "SELECT count(*) FROM ("
+        f"SELECT {key} FROM (SELECT * FROM {table} WHERE stream = ?1 EXCEPT SELECT * FROM rebuilt_{view})"
+        f" UNION SELECT {key} FROM (SELECT * FROM rebuilt_{view} EXCEPT SELECT * FROM {table} WHERE stream = ?1))",
+        (stream,),
     ).scalar_one()
-    missing = connection.exec_driver_sql(
-        f"SELECT count(*) FROM (SELECT * FROM rebuilt_{view} EXCEPT SELECT * FROM {table} WHERE stream = ?)", (stream,)
-    ).scalar_one()
-    if wrong or missing:
+    if different:
         connection.exec_driver_sql(f"DELETE FROM {table} WHERE stream = ?", (stream,))
         connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM rebuilt_{view}")
     connection.exec_driver_sql(f"DROP TABLE rebuilt_{view}")
-    return int(max(wrong, missing))
+    return different
