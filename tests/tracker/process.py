@@ -3,15 +3,18 @@
 All of it is the product's own: session, writer thread, SQLite file. Only the gate below it is the test's.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import Engine
 
+from eventstore.domain import clock
 from eventstore.storage.engine import open_engine
 from tests.scheduler import RawEvent
 from tests.tracker.gate import DEADLINE_S, Gate
+from tracker.checker import Check
 from tracker.publish import Publisher
 from tracker.session import Session, this_process
 from tracker.settings import Settings
@@ -28,16 +31,18 @@ class Process:
         settings: Settings | None = None,
         publisher: Publisher | None = None,
         *,
-        now_ns: Any = None,
+        now_ns: Callable[[], int] = clock.wall_ns,
+        checks: Mapping[str, Check] | None = None,
         **opening: Any,
     ) -> None:
         settings = settings or Settings()
         self.engine = store if isinstance(store, Engine) else open_engine(f"sqlite:///{store}")
         self.gate = Gate(self.engine)
         given = {"announce": settings.announce, "policies": settings.policies, "heartbeat_every_ns": 0} | opening
-        more = {"now_ns": now_ns} if now_ns is not None else {}
         try:
-            self.session = Session(self.engine, this_process(STREAM, **given), settings, publisher, **more)
+            self.session = Session(
+                self.engine, this_process(STREAM, **given), settings, publisher, checks=checks, now_ns=now_ns
+            )
         except BaseException:
             self._let_go()
             raise

@@ -42,5 +42,8 @@ def placeholder(place: Place, sample: Sample) -> BlockStored:
 def removal(place: Place, hashes: list[int], sample: Sample) -> BlockRemoved:
     """A removal in the sample's group."""
     return BlockRemoved(
-        block_hashes=list(hashes), medium=place.medium.value, group_idx=sample.group.group_idx, ownership=place.ownership
+        block_hashes=list(hashes),
+        medium=place.medium.value,
+        group_idx=sample.group.group_idx,
+        ownership=place.ownership,
     )

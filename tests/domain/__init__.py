@@ -1,0 +1,1 @@
+"""What is true of chunks, places and events, whatever stores them."""
