@@ -1,5 +1,6 @@
 """`kvledger demo`: the main job end to end on a recorded engine, its crash included."""
 
+import enum
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ import typer
 from sqlalchemy import Connection
 
 import tracker.traces
-from eventstore.cli import render
+from eventstore.cli import demo_live, render
 from eventstore.cli.drive import drive
 from eventstore.cli.options import AsJson
 from eventstore.domain.errors import BadInput
@@ -29,30 +30,41 @@ NAME = "demo"
 RECORDED = Path(tracker.traces.__file__).parent / "recorded"
 
 
+class Engine(enum.StrEnum):
+    """What the demo runs on."""
+
+    RECORDED = "recorded"
+    VLLM = "vllm"
+
+
 def command(
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="A recorded engine, or a live one where vLLM is installed.")
+    ] = Engine.RECORDED,
     keep: Annotated[
         Path | None, typer.Option("--keep", help="Leave the store and the published events in this folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a recorded vLLM engine through the tracker, kill it half-way, recover, and show what consumers believe."""
-    path = RECORDED / "two_tier.calls.jsonl.gz"
+    """Run a vLLM engine with the tracker, kill it half-way, recover, and show what consumers believe."""
+    run, show = (demo_live.run, demo_live.show) if engine is Engine.VLLM else (_run, _show)
     if keep is not None:
         try:
             keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(f"{keep}: no such folder, and it cannot be made: {error.strerror}") from None
-        found = _run(path, keep)
+        found = run(keep)
     else:
         with tempfile.TemporaryDirectory(prefix="kvledger-demo-") as folder:
-            found = _run(path, Path(folder))
+            found = run(Path(folder))
     if as_json:
         render.document(found)
         return
-    _show(found, keep)
+    show(found, keep)
 
 
-def _run(path: Path, folder: Path) -> dict[str, Any]:
+def _run(folder: Path) -> dict[str, Any]:
+    path = RECORDED / "two_tier.calls.jsonl.gz"
     store, published = folder / "demo.db", folder / "published.jsonl"
     render.warn(
         "Driving a recorded engine (vLLM 0.32: CPU pool and an evicting disk tier); both processes die by SIGKILL ..."

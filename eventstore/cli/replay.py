@@ -19,7 +19,6 @@ from eventstore.domain.point import parse_point
 from eventstore.log.cursor import Cursor, cursor_at
 from eventstore.log.points import seq_at
 from eventstore.log.stream import StreamRow
-from eventstore.replay.follow import contents, follow
 from eventstore.replay.form import Filter, Form
 from eventstore.replay.kvsteps import KVSteps
 from eventstore.replay.lines import LogLines
@@ -28,7 +27,6 @@ from eventstore.replay.reader import Reader
 from eventstore.replay.run import replay
 from eventstore.replay.sinks import Sink
 from eventstore.replay.slices import slice_of
-from eventstore.storage.asynchronous import open_for_following
 from eventstore.storage.store import open_for_reading
 
 NAME = "replay"
@@ -111,8 +109,7 @@ def _way(
         found = slice_of(connection, row, start, end, epoch)
         at, upto = found.first - 1, found.last
     last_seq = None if follow else upto
-    state_at = at if state else None
-    made = KVSteps(wanted, state_at or 0) if form == "kv" else LogLines(at + 1, last_seq, wanted, state_at)
+    made = KVSteps(wanted) if form == "kv" else LogLines(at + 1, last_seq, wanted)
     return _Way(cursor_at(connection, row, at), last_seq, made, state)
 
 
@@ -131,6 +128,10 @@ def _replay(store: str, way: _Way, sink: Sink, pace: Pace | None) -> None:
 
 
 async def _follow(store: str, way: _Way, sink: Sink, pace: Pace | None) -> None:
+    # SQLAlchemy's asyncio side takes time to import, and needs greenlet: for this option alone.
+    from eventstore.replay.follow import contents, follow  # noqa: PLC0415
+    from eventstore.storage.asynchronous import open_for_following  # noqa: PLC0415
+
     engine = await open_for_following(store)
     try:
         async with aclosing(follow(engine, way.cursor, way.form, with_state=way.with_state)) as pages:

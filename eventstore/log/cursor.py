@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from eventstore.domain.errors import BadInput, Forked, Pruned
-from eventstore.log.stream import StreamRow, one_stream
+from eventstore.log.stream import StreamRow, find_stream, one_stream
 from eventstore.storage import schema
 from eventstore.storage.codec import first_chain
 
@@ -48,7 +48,7 @@ def check(connection: Connection, cursor: Cursor) -> StreamRow:
 
     Raises `NoSuchStream`, `Pruned` where the next event is gone, `Forked` where the log is not the one read.
     """
-    stream = one_stream(connection, cursor.stream)
+    stream = find_stream(connection, cursor.stream) or one_stream(connection, cursor.stream)
     if cursor.seq > stream.last_seq:
         raise Forked(stream.name, cursor.seq, stream.last_seq, None)
     _check_floor(stream, cursor.seq)

@@ -70,4 +70,4 @@ def _misindexed(connection: Connection) -> Iterator[Finding]:
 
 def _seq(found: Any) -> int:
     """What stands for a seq, which damage can make anything."""
-    return found if isinstance(found, int) else 1
+    return max(found, 1) if isinstance(found, int) else 1

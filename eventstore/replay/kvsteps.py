@@ -20,7 +20,7 @@ from eventstore.replay.blocks import removed, stored
 from eventstore.replay.ends import ENDS, Credited, ended_page
 from eventstore.replay.form import Filter, Item, Page, Places
 from eventstore.replay.lookup import Lookup, look_up
-from eventstore.replay.state import state_page
+from eventstore.replay.state import state_page, time_of_state
 from eventstore.replay.words import places_in
 
 KVEvents = list[BlockStored | BlockRemoved]
@@ -68,7 +68,7 @@ class _Gone:
 
 
 class KVSteps:
-    """KV events by steps. `state_at`: the replay began with the state after that event."""
+    """KV events by steps. `state_at`: where it goes on with what once began with the state after that event."""
 
     def __init__(self, wanted: Filter | None = None, state_at: int = 0) -> None:
         self._wanted = wanted or Filter()
@@ -107,11 +107,11 @@ class KVSteps:
         ]
         if not made and after_chunk:
             return [], upto
-        (last,) = page(connection, stream.stream, at - 1, upto=at) or [Event(at, 0, Kind.EPOCH_STARTED)]
-        batches = batches_over(connection, stream.stream, at, at)
+        self._state_at = at
+        time_ns, batches = time_of_state(connection, stream.stream, at), batches_over(connection, stream.stream, at, at)
         epoch = batches[0].epoch if batches else 0
-        step = KVStep(stream.name, epoch, at, at, last.time_ns / 1e9, last.time_ns, made, state=True)
-        return [Item(last.time_ns, step)], upto
+        step = KVStep(stream.name, epoch, at, at, time_ns / 1e9, time_ns, made, state=True)
+        return [Item(time_ns, step)], upto
 
     def _takes(self, key: bytes, place: PlaceRow) -> bool:
         return not self._wanted or (self._wanted.takes_place(place) and self._wanted.takes_group(group_index(key)))

@@ -15,7 +15,7 @@ from eventstore.log.chunks import keys_of
 from eventstore.log.read import BatchRow, batches_over, page
 from eventstore.log.stream import StreamRow
 from eventstore.replay.form import Filter, Item, Page, Places
-from eventstore.replay.state import StateRow, state_page
+from eventstore.replay.state import StateRow, state_page, time_of_state
 from eventstore.replay.words import as_words, metadata_words, place_words, places_in, stored_words
 from eventstore.storage.codec import unpack_sums
 
@@ -26,13 +26,11 @@ SCHEMA_VERSION = 1
 class LogLines:
     """Events in words. `first` and `last` are those of the slice; None: it goes on as the log does."""
 
-    def __init__(self, first: int, last: int | None, wanted: Filter | None = None, state_at: int | None = None) -> None:
+    def __init__(self, first: int, last: int | None, wanted: Filter | None = None) -> None:
         self._wanted = wanted or Filter()
         self._places = Places()
         self._told: set[int] = set()
         self._head: dict[str, Any] | None = {"schema_version": SCHEMA_VERSION, "from": first, "to": last}
-        if state_at is not None:
-            self._head["state_at"] = state_at
         if self._wanted:
             self._head["media"] = sorted(self._wanted.media)
             self._head["groups"] = sorted(self._wanted.groups)
@@ -62,10 +60,13 @@ class LogLines:
 
     def state(self, connection: Connection, stream: StreamRow, at: int, after_chunk: int) -> tuple[list[Item], int]:
         """The next residencies after event `at`, each as the store that it would take to have it."""
+        if self._head is not None:
+            self._head["state_at"] = at
         found, upto = state_page(connection, stream.stream, at, after_chunk)
+        time_ns = time_of_state(connection, stream.stream, at)
         places = self._places.get(connection, stream, {one.place for one in found})
         return [
-            Item(one.opened_ns, self._introduced(_state_words(stream.name, at, one, places), places))
+            Item(time_ns, self._introduced(_state_words(stream.name, at, one, places), places))
             for one in found
             if self._wanted.takes_place(places[one.place]) and self._wanted.takes_group(group_index(one.key))
         ], upto

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from eventstore.domain.events import PLACEHOLDER, REPEATED
+from eventstore.log.read import page
 from eventstore.storage.rows import tuples
 
 CHUNKS_A_PAGE = 2_048
@@ -68,3 +69,8 @@ def state_page(connection: Connection, stream: int, at: int, after_chunk: int) -
             flags &= ~PLACEHOLDER
         found.append(StateRow(chunk, key, place, opened_seq, opened_ns, flags, body or b""))
     return found, upto
+
+
+def time_of_state(connection: Connection, stream: int, at: int) -> int:
+    """When it was so, in nanoseconds UTC: the time of event `at`, or of the first one there is where that is gone."""
+    return next((event.time_ns for event in page(connection, stream, at - 1, rows=1)), 0)

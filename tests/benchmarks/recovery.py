@@ -27,7 +27,7 @@ def measure(resident: int) -> dict[str, Any]:
         found: dict[str, Any] = {"resident": resident // 64 * 64}
         for announce in ("none", "full"):
             started = time.perf_counter()
-            again = Session(engine, this_process("bench"), Settings(announce=announce))  # type: ignore[arg-type]
+            again = Session(engine, this_process("bench"), Settings(announce=announce))
             found[f"seconds_until_ready_announce_{announce}"] = round(time.perf_counter() - started, 3)
             if len(again.tracker.pending) != found["resident"]:
                 raise RuntimeError("recovery did not bring back what was resident")

@@ -1,0 +1,1 @@
+"""SQL and the commands that audit a store."""
