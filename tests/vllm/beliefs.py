@@ -40,6 +40,10 @@ class Beliefs:
         """The hashes of whole chunks, as far as stores have ever told them: of others, the one that names them."""
         return Counter(one for chunk in chunks for one in self._members.get(chunk, chunk[1:]))
 
+    def forget(self) -> None:
+        """Believe nothing any more, as a router that noticed a restart. How chunks are made up stays true."""
+        self._credits.clear()
+
     def torn_removals(self) -> list[BlockRemoved]:
         """The removals since last asked that left out a member of a chunk: of one described before them or since."""
         removals, self._removals = self._removals, []

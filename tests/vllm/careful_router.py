@@ -23,7 +23,14 @@ _END = -1
 class CarefulRouter(threading.Thread):
     """Reads until it is stopped; `believe` gets every event once, in order. `news` guards all that it changes."""
 
-    def __init__(self, endpoint: str, replay_endpoint: str, believe: Callable[[KVCacheEvent], None]) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        replay_endpoint: str,
+        believe: Callable[[KVCacheEvent], None],
+        begins_again: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`begins_again` is called when the numbers do, before `believe` of what comes after."""
         super().__init__(name="careful-router", daemon=True)
         self.news = threading.Condition()
         #: Frames read of the present numbering and when the last was made; how often the numbers began again; frames
@@ -34,7 +41,8 @@ class CarefulRouter(threading.Thread):
         self.replayed = 0
         #: How often it has found that there was nothing to read.
         self.idle = 0
-        self._endpoint, self._replay_endpoint, self._believe = endpoint, replay_endpoint, believe
+        self._endpoint, self._replay_endpoint = endpoint, replay_endpoint
+        self._believe, self._begins_again = believe, begins_again
         self._decoder = msgspec.msgpack.Decoder(KVEventBatch)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._asking: zmq.Socket[bytes] | None = None
@@ -128,6 +136,7 @@ class CarefulRouter(threading.Thread):
                     with self.news:
                         self.frames, self._last, self.last_ts = 0, b"", None
                         self.beginnings += 1
+                        self._begins_again()
                         self.news.notify_all()
         for seq, payload in answer or ():
             if seq != self.frames:

@@ -12,9 +12,17 @@ from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tests.vllm.models import TOKENS_PER_BLOCK, VOCABULARY, Model, write_llama
+from tests.vllm.models import TOKENS_PER_BLOCK, VOCABULARY, Model, write_hybrid, write_llama
 
 OWNER = "nvme0"
+
+
+def free_ports() -> tuple[int, int]:
+    """Two ports that nobody listens at just now."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,15 @@ class Deployment:
     blocks_per_chunk: int = 1
     integer_hashes: bool = True
     gpu_blocks: int = 40
+    hybrid: bool = False
     ledger: dict[str, Any] = field(default_factory=dict)
+    #: Of the publisher, and of its replays.
+    ports: tuple[int, int] = field(default_factory=free_ports)
 
     @cached_property
     def model(self) -> Model:
         """The model's folder, with a tokenizer: a word a token."""
-        model = write_llama(self.folder / "model")
+        model = (write_hybrid if self.hybrid else write_llama)(self.folder / "model")
         words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {word(token): token for token in range(3, VOCABULARY)}
         tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -43,12 +54,12 @@ class Deployment:
     @property
     def cpu_chunks(self) -> int:
         """Room in the CPU pool: for what the running requests need, and little more."""
-        return 4 + 20 // self.blocks_per_chunk
+        return (4 + 20 // self.blocks_per_chunk) * (1 + self.hybrid)
 
     @property
     def tier_chunks(self) -> int:
         """Room in the tier that evicts."""
-        return 4 + 44 // self.blocks_per_chunk
+        return (4 + 44 // self.blocks_per_chunk) * (1 + self.hybrid)
 
     @property
     def store(self) -> Path:
@@ -59,14 +70,6 @@ class Deployment:
     def max_model_len(self) -> int:
         """Tokens that one request may have: half of the engine's pool."""
         return (self.gpu_blocks // 2 - 1) * TOKENS_PER_BLOCK
-
-    @cached_property
-    def ports(self) -> tuple[int, int]:
-        """Two ports that were free when first asked for, for the publisher and for its replays."""
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            other.bind(("127.0.0.1", 0))
-            return one.getsockname()[1], other.getsockname()[1]
 
     @property
     def endpoints(self) -> tuple[str, str]:

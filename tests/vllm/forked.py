@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import uuid
 from dataclasses import asdict
@@ -23,6 +24,8 @@ from tests.vllm.load import Prompts
 from tests.vllm.models import TOKENS_PER_BLOCK
 
 IN_FLIGHT = 6
+#: One step in so many, a request is given up by who sent it.
+GIVEN_UP = 40
 #: What begins a line that answers; the rest of the output is a log.
 _ANSWER = "\x1eanswer "
 _ONE_MORE, _DONE = "one more", "done"
@@ -34,6 +37,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kvl")
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.vllm.forked", str(theirs.fileno())],
@@ -42,6 +46,7 @@ class Zygote:
                 env=os.environ
                 | {
                     "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")])),
+                    "TMPDIR": self._temporary.name,
                     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
                     "VLLM_CPU_KVCACHE_SPACE": "1",
                     "VLLM_NO_USAGE_STATS": "1",
@@ -52,9 +57,7 @@ class Zygote:
         """Begin a life."""
         command_in, command_out = os.pipe()
         output_in, output_out = os.pipe()
-        order = json.dumps(
-            {"deployment": asdict(deployment), "ports": deployment.ports, "seed": load_seed}, default=str
-        )
+        order = json.dumps({"deployment": asdict(deployment), "seed": load_seed}, default=str)
         socket.send_fds(self._ours, [order.encode()], [command_in, output_out])
         os.close(command_in)
         os.close(output_out)
@@ -65,6 +68,7 @@ class Zygote:
         """End the process."""
         self._ours.close()
         self._process.wait()
+        self._temporary.cleanup()
 
 
 class ForkedLife(Life):
@@ -148,8 +152,8 @@ def _live(order: dict[str, Any], commands: int, output: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     given = order["deployment"]
-    deployment = Deployment(**given | {"folder": Path(given["folder"]), "tiers": tuple(given["tiers"])})
-    deployment.__dict__["ports"] = tuple(order["ports"])
+    lists = {name: tuple(given[name]) for name in ("tiers", "ports")}
+    deployment = Deployment(**given | lists | {"folder": Path(given["folder"])})
     os.environ["VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"] = str(int(deployment.integer_hashes))
     Loop(_engine(deployment), Prompts(order["seed"]), commands).run()
 
@@ -216,6 +220,8 @@ class Loop:
             self._requests += 1
             parameters = SamplingParams(temperature=0, max_tokens=answer, ignore_eos=True, detokenize=False)
             self._engine.add_request(str(self._requests), TokensPrompt(prompt_token_ids=tokens), parameters)
+        if self._draw is not None and not self._draw.randrange(GIVEN_UP):
+            self._engine.abort_request([str(self._requests - self._draw.randrange(IN_FLIGHT))])
         for output in self._engine.step():
             if output.finished:
                 _say_answer(_ONE_MORE)

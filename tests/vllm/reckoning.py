@@ -1,17 +1,19 @@
-"""Compares what a router believes, what the log holds and what the tiers hold; changes with what must be equal.
+"""Compares what routers believe, what the log holds and what the tiers hold; changes with what must be equal.
 
 What must hold when nothing is under way:
-- the router believes of each place exactly what the log holds there: every hash of every chunk, and no other. Where
-  removals are announced, with as many references as there are chunks;
+- a router believes of each place exactly what the log holds there: every hash of every chunk, and no other. Where
+  removals are announced, with as many references as there are chunks. So does one that forgets everything each time
+  the numbers begin again, where survivors are announced;
 - at the CPU pool the log holds exactly the chunks that are ready there;
-- at a storage tier the log holds nothing that is not there;
-- what is there and not in the log was written and not yet announced when some process was killed: the tier itself never
-  said that it is there. (Such a chunk comes into the log when it is stored again; it goes without a word.)
+- at a storage tier the log holds nothing that is not there, and of a tier that the engine is without, nothing;
+- what is there and not in the log was there and not in the log when some process was killed: written, and not yet
+  announced. The tier itself never says of it that it is there: it comes into the log when it is stored again, and goes
+  without a word;
 - no store is without tokens, but for chunks of which no process has ever logged a description;
 - no removal leaves out a member of its chunk.
 
-With `publish: at_once` a router can have read what a kill kept from the log; nobody can take that back. There it may
-also credit what it credited at some kill and the log did not have then, and nothing else.
+With `publish: at_once` a router can have read what a kill kept from the log; nobody can take that back. There one that
+never forgets may also credit what it credited at some kill and the log did not have then, and nothing else.
 """
 
 import json
@@ -31,56 +33,40 @@ _UNCOUNTED = "fs"
 class Reckoning:
     """The comparison over all lives of a deployment."""
 
-    def __init__(self, deployment: Deployment, beliefs: Beliefs) -> None:
-        self._deployment, self._beliefs = deployment, beliefs
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self.beliefs = Beliefs()
+        self._announces_survivors = deployment.ledger.get("announce", "full") == "full"
+        #: What a router believes that forgets whenever the numbers begin again.
+        self.forgetful = Beliefs()
         self._places = ("cpu", *deployment.tiers)
         self._unannounced: dict[str, set[bytes]] = {tier: set() for tier in deployment.tiers}
-        self._never_logged: dict[str, Counter[Hash]] = {place: Counter() for place in self._places}
+        self._never_logged: dict[str, set[Hash]] = {place: set() for place in self._places}
 
     def killed(self) -> dict[str, int]:
         """Note, now that no process runs and the router has read what it got, what the log does not have; and how
-        much of what is found each time."""
+        much of what there is."""
         found: dict[str, int] = {}
         for tier in self._deployment.tiers:
             logged, files = set(self._logged(tier)), set(self._deployment.files(tier))
             self._unannounced[tier] = files - logged
-            found |= {f"{tier} unannounced": len(files - logged), f"{tier} gone": len(logged - files)}
+            found |= {f"{tier}: unannounced": len(files - logged), f"{tier}: gone": len(logged - files)}
         for place in self._places:
-            believed, expected = self._believed_and_expected(place)
+            believed, expected = self._believed_and_expected(place, self.beliefs)
             if self._deployment.ledger.get("publish") == "at_once":
-                self._never_logged[place] |= believed - expected
-            found |= {f"{place} untold stores": (expected - believed).total()}
-            found |= {f"{place} untold ends": (believed - expected).total()}
+                self._never_logged[place] |= (believed - expected).keys()
+            found |= {f"{place}: untold stores": (expected - believed).total()}
+            found |= {f"{place}: untold ends": (believed - expected).total()}
         return {what: count for what, count in found.items() if count}
-
-    def exercised(self) -> dict[str, int]:
-        """How often each thing happened that a kill can fall into: by the log, over all lives."""
-        ends = "SELECT count(*) FROM lifecycle WHERE medium = ? AND reason IN (SELECT value FROM json_each(?))"
-        gone = json.dumps(["evicted", "demoted"])
-        tier = "evicting" if "evicting" in self._deployment.tiers else "fs"
-        ((evicted_cpu,),) = self.ask(ends, "CPU", gone)
-        ((evicted_tier,),) = self.ask(ends, "STORAGE", gone)
-        ((died,),) = self.ask(ends, "CPU", json.dumps(["engine_restart"]))
-        ((survived,),) = self.ask(
-            "SELECT count(*) FROM epochs AS e JOIN lifecycle AS l ON l.opened_seq < e.started_seq"
-            " AND coalesce(l.closed_seq, e.started_seq + 1) > e.started_seq WHERE l.medium = ? AND l.ownership IS ?",
-            *PLACES[tier],
-        )
-        ((promoted,),) = self.ask(
-            "SELECT count(*) FROM lifecycle AS c JOIN lifecycle AS s ON s.chunk = c.chunk AND s.medium = 'STORAGE'"
-            " AND s.opened_seq < c.opened_seq AND coalesce(s.closed_seq, c.opened_seq + 1) > c.opened_seq"
-            " WHERE c.medium = 'CPU'"
-        )
-        found = {"died with a process": died, "survived a kill": survived, "came back from a tier": promoted}
-        found |= {"evicted from the pool": evicted_cpu}
-        return found | ({"evicted from the tier": evicted_tier} if tier == "evicting" else {})
 
     def differences(self, truth: dict[str, Any]) -> list[str]:
         """Everything that is not as it must be; `truth` is what the engine said of itself (`observed.py`)."""
         found = list(self._differences_of_log(truth))
         for place in self._places:
-            found += self._differences_of_belief(place)
-        if torn := self._beliefs.torn_removals():
+            found += self._differences_of_belief(place, "the router", self.beliefs, self._never_logged[place])
+            if self._announces_survivors:
+                found += self._differences_of_belief(place, "the router that forgets", self.forgetful, set())
+        if torn := self.beliefs.torn_removals():
             found.append(f"{len(torn)} removals leave out members of a chunk: {_some(torn[0].block_hashes)} ...")
         if truth["lost"]:
             found.append(f"{truth['lost']} events were not logged")
@@ -89,26 +75,29 @@ class Reckoning:
     def _differences_of_log(self, truth: dict[str, Any]) -> Iterable[str]:
         yield from _diff("cpu", "the log", self._logged("cpu"), "the pool", map(bytes.fromhex, truth["cpu"]))
         for tier in self._deployment.tiers:
-            held = set(map(bytes.fromhex, truth["tiers"]["fs" if tier == "fs" else OWNER]))
-            yield from _diff(tier, "the disk", self._deployment.files(tier), "the tier", held)
-            logged = set(self._logged(tier))
-            known = held - (self._unannounced[tier] - logged)
-            yield from _diff(tier, "the log", logged, "the tier, less what it never announced", known)
+            logged, files = set(self._logged(tier)), set(self._deployment.files(tier))
+            held = truth["tiers"].get("fs" if tier == "fs" else OWNER)
+            if held is None:
+                yield from _diff(tier, "the log", logged, "an engine without the tier", [])
+                continue
+            yield from _diff(tier, "the disk", files, "the tier", map(bytes.fromhex, held))
+            known = files - (self._unannounced[tier] - logged)
+            yield from _diff(tier, "the log", logged, "the disk, less what was never announced,", known)
 
-    def _differences_of_belief(self, place: str) -> Iterable[str]:
-        believed, expected = self._believed_and_expected(place)
-        # However often: with each life that a router could not be told of, it may credit one more.
-        if extra := {one for one in believed - expected if one not in self._never_logged[place]}:
-            yield f"{place}: the router credits {len(extra)} hashes that the log does not: {_some(extra)}"
+    def _differences_of_belief(self, place: str, who: str, beliefs: Beliefs, tolerated: set[Hash]) -> Iterable[str]:
+        believed, expected = self._believed_and_expected(place, beliefs)
+        # However often: with each life that it could not be told of, a router may credit one more.
+        if extra := {one for one in believed - expected if one not in tolerated}:
+            yield f"{place}: {who} credits {len(extra)} hashes that the log does not: {_some(extra)}"
         if missing := expected - believed:
-            yield f"{place}: the log has {len(missing)} hashes that the router does not credit: {_some(missing)}"
+            yield f"{place}: the log has {len(missing)} hashes that {who} does not credit: {_some(missing)}"
 
-    def _believed_and_expected(self, place: str) -> tuple[Counter[Hash], Counter[Hash]]:
-        """What the router credits to a place, and what it has to by the log."""
-        believed, expected = self._beliefs.at(PLACES[place]), Counter[Hash]()
+    def _believed_and_expected(self, place: str, beliefs: Beliefs) -> tuple[Counter[Hash], Counter[Hash]]:
+        """What a router credits to a place, and what it has to by the log."""
+        believed, expected = beliefs.at(PLACES[place]), Counter[Hash]()
         for key, placeholder in self._logged(place).items():
             chunk = self._chunk(key)
-            expected.update(chunk[1:] if placeholder else self._beliefs.hashes_of([chunk]))
+            expected.update(chunk[1:] if placeholder else self.beliefs.hashes_of([chunk]))
         if place == _UNCOUNTED:
             return Counter(set(believed)), Counter(set(expected))
         return believed, expected
@@ -133,6 +122,28 @@ class Reckoning:
             return connection.execute(statement, parameters).fetchall()
         finally:
             connection.close()
+
+    def exercised(self) -> dict[str, int]:
+        """How often each thing happened that a kill can fall into: by the log, over all lives."""
+        ends = "SELECT count(*) FROM lifecycle WHERE medium = ? AND reason IN (SELECT value FROM json_each(?))"
+        gone = json.dumps(["evicted", "demoted"])
+        tier = "evicting" if "evicting" in self._deployment.tiers else "fs"
+        ((evicted_cpu,),) = self.ask(ends, "CPU", gone)
+        ((evicted_tier,),) = self.ask(ends, "STORAGE", gone)
+        ((died,),) = self.ask(ends, "CPU", json.dumps(["engine_restart"]))
+        ((survived,),) = self.ask(
+            "SELECT count(*) FROM epochs AS e JOIN lifecycle AS l ON l.opened_seq < e.started_seq"
+            " AND coalesce(l.closed_seq, e.started_seq + 1) > e.started_seq WHERE l.medium = ? AND l.ownership IS ?",
+            *PLACES[tier],
+        )
+        ((promoted,),) = self.ask(
+            "SELECT count(*) FROM lifecycle AS c JOIN lifecycle AS s ON s.chunk = c.chunk AND s.medium = 'STORAGE'"
+            " AND s.opened_seq < c.opened_seq AND coalesce(s.closed_seq, c.opened_seq + 1) > c.opened_seq"
+            " WHERE c.medium = 'CPU'"
+        )
+        found = {"died with a process": died, "survived a kill": survived, "came back from a tier": promoted}
+        found |= {"evicted from the pool": evicted_cpu}
+        return found | ({"evicted from the tier": evicted_tier} if tier == "evicting" else {})
 
     def _chunk(self, key: bytes) -> Chunk:
         last = key[:-4]

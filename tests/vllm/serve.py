@@ -23,6 +23,8 @@ from tests.vllm.models import TOKENS_PER_BLOCK
 from tests.vllm.observed import RESET_PATH, SCHEDULER_STANDS, TRUTH_PATH, ObservedScheduler, ObservingRoutes
 
 CLIENTS = 6
+#: One request in so many is given up by who sent it, after at most so long.
+GIVEN_UP, PATIENCE_S = 10, 0.2
 _ROOT = Path(__file__).parents[2]
 
 
@@ -112,6 +114,14 @@ class ServedLife(Life):
                     "temperature": 0,
                     "ignore_eos": True,
                 }
+                if not draw.randrange(GIVEN_UP):
+                    connection.request(
+                        "POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"}
+                    )
+                    self._enough.wait(draw.uniform(0, PATIENCE_S))
+                    connection.close()
+                    connection = self._connect()
+                    continue
                 usage = self._post(connection, "/v1/completions", body)["usage"]
                 assert usage["prompt_tokens"] == len(tokens)
                 with self.news:
