@@ -86,4 +86,4 @@ def _fill(filler: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]))))  # noqa: T201 - the test reads it
+    print(json.dumps(main(Path(sys.argv[1]))))

@@ -15,7 +15,7 @@ from tests.vllm.torture import Start, Torture
 
 def tortured(deployment: Deployment, start: Start, kills: int) -> dict[str, int]:
     seed = int(os.environ.get("TORTURE_SEED", random.SystemRandom().getrandbits(32)))
-    print(f"TORTURE_SEED={seed}")  # noqa: T201 - shown where it fails
+    print(f"TORTURE_SEED={seed}")
     torture = Torture(deployment, seed, start, print)
     torture.run(kills)
     return torture.reckoning.exercised()

@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="leave everything in this folder")
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else random.SystemRandom().getrandbits(32)
-    print(f"seed {seed}", flush=True)  # noqa: T201 - a command's output
+    print(f"seed {seed}", flush=True)
     with contextlib.ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvledger-torture-")))
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def main() -> None:
             torture.run(given.kills)
         except WentWrong as wrong:
             sys.exit(str(wrong))
-        print(f"survived {torture.kills} kills: {torture.reckoning.exercised()}")  # noqa: T201
+        print(f"survived {torture.kills} kills: {torture.reckoning.exercised()}")
 
 
 if __name__ == "__main__":
