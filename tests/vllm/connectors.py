@@ -37,9 +37,10 @@ def _cache(settings: Engine) -> KVCacheConfig:
 
 @contextmanager
 def vllm_log() -> Iterator[list[str]]:
-    """What appears in vLLM's log from warnings on, line by line."""
+    """What kvledger says in vLLM's log from warnings on, line by line."""
     lines: list[str] = []
     handler = logging.Handler(logging.WARNING)
+    handler.addFilter(lambda record: "kvledger" in record.getMessage())
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("vllm")
     log.addHandler(handler)

@@ -71,7 +71,7 @@ def main(folder: Path) -> dict[str, Any]:
         facts["agree"]["log"] = resident(store) == held(engine.truth(), PLACES)
         assert CPU in resident(store)
     assert_sound(store)
-    facts["said"] = [line for line in log if "kvledger" in line]
+    facts["said"] = log
     return facts
 
 
