@@ -18,7 +18,8 @@ Two steps: `changes` goes from what upstream published to what must be published
 from collections import Counter
 from typing import Any
 
-from tests.traces.model import NEVER, Call, KVEvent, Model, Moment, Place, Process, Residency, Told, own_hash
+from tests.traces.kvevents import KVEvent, Place, own_hash
+from tests.traces.model import NEVER, Call, Model, Moment, Process, Residency, Told
 
 
 class Unexplained(AssertionError):

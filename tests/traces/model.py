@@ -11,31 +11,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tests.consumer import Credit
+from tests.traces.kvevents import KVEvent, Place, description, group_of, own_hash, placeholder, removal, store
 
 Call = dict[str, Any]
-KVEvent = dict[str, Any]
-#: (medium, ownership).
-Place = tuple[str, str | None]
 #: Process, and how many live events it had published.
 Moment = tuple[float, float]
 
 PRIMARY: Place = ("CPU", None)
 NEVER: Moment = (math.inf, 0)
-
-
-def wire(hex_hash: str) -> int:
-    """A block hash as events carry it: its low 64 bits."""
-    return int(hex_hash[-16:], 16)
-
-
-def own_hash(key: str) -> int:
-    """The wire hash in a key: without the group, its last 4 bytes."""
-    return wire(key[:-8])
-
-
-def group_of(key: str) -> int:
-    """The KV-cache group in a key."""
-    return int(key[-8:], 16)
 
 
 def survives_restart(place: Place) -> bool:
@@ -162,19 +145,7 @@ class Model:
                 return
         elif any(key in there for there in self.resident.values()):
             self._described_late.append(key)
-        lora = call["lora"]
-        self.described[key] = {
-            "type": "BlockStored",
-            "block_hashes": [wire(one) for one in call["block_hashes"]],
-            "parent_block_hash": wire(call["parent"]) if call["parent"] is not None else None,
-            "token_ids": call["token_ids"],
-            "block_size": group["tokens_per_block"],
-            "lora_id": lora and lora["adapter_id"],
-            "lora_name": lora and lora["name"],
-            "group_idx": group["idx"],
-            "kv_cache_spec_kind": group["spec_kind"],
-            "kv_cache_spec_sliding_window": group["spec_sliding_window"],
-        }
+        self.described[key] = description(call)
 
     def _take(self, event: Call) -> None:
         place = (event["medium"], event["ownership"])
@@ -221,8 +192,8 @@ class Model:
             for place, there in self.resident.items():
                 if key in there and place in self._announcing:
                     # No tier says this, so its locality is unknown.
-                    placeholder, full = Chunk(key, [own_hash(key)], True), Chunk(key, self.members(key), True)
-                    self._tell(removal(place, group_of(key), placeholder.members, None), [placeholder], again=True)
+                    known_by, full = Chunk(key, [own_hash(key)], True), Chunk(key, self.members(key), True)
+                    self._tell(removal(place, group_of(key), known_by.members, None), [known_by], again=True)
                     self._tell(self.store(place, key, None), [full], again=True)
         self._described_late.clear()
 
@@ -246,27 +217,13 @@ class Model:
         describers = self._describers.get(key, set())
         self.carried_over += len(self.processes) == 2 and describers == {1}
 
-    # What events say.
-
     def members(self, key: str) -> list[int]:
         """The chunk's member hashes; one for a chunk never described."""
         return self.described[key]["block_hashes"] if key in self.described else [own_hash(key)]
 
     def store(self, place: Place, key: str, locality: str | None) -> KVEvent:
         """The store of one chunk: full where it is described, else a placeholder."""
-        unknown = {
-            "type": "BlockStored",
-            "block_hashes": [own_hash(key)],
-            "parent_block_hash": None,
-            "token_ids": [],
-            "block_size": 0,
-            "lora_id": None,
-            "lora_name": None,
-            "group_idx": group_of(key),
-        }
-        return _at(self.described.get(key, unknown), place, locality)
-
-    # What is true at the end.
+        return store(self.described.get(key) or placeholder(key), place, locality)
 
     def truth(self) -> Counter[Credit]:
         """Every place and hash that is resident, with the number of chunks that carry it there."""
@@ -296,15 +253,3 @@ class Model:
 
 
 _MEDIA = ("CPU", "STORAGE")
-
-
-def removal(place: Place, group: int, hashes: list[int], locality: str | None) -> KVEvent:
-    """One removal of blocks of one group."""
-    return _at({"type": "BlockRemoved", "block_hashes": hashes, "group_idx": group}, place, locality)
-
-
-def _at(event: KVEvent, place: Place, locality: str | None) -> KVEvent:
-    """`event` at a place, with the fields that are at their default left out."""
-    whole = event | {"medium": place[0], "ownership": place[1], "locality": locality}
-    optional = ("ownership", "locality", "kv_cache_spec_kind", "kv_cache_spec_sliding_window")
-    return {name: value for name, value in whole.items() if value is not None or name not in optional}
