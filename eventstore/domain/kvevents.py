@@ -33,6 +33,8 @@ class BlockStored(KVEvent):
     locality: str | None = None
     ownership: str | None = None
     session_id: str | None = None
+    #: Since 0.33, on the GPU's events.
+    lookahead_token_ids: list[list[int]] | None = None
 
 
 class BlockRemoved(KVEvent):

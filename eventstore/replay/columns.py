@@ -104,7 +104,8 @@ def kv_rows(step: KVStep) -> list[Row]:
     for event in step.events:
         row = same | msgspec.structs.asdict(event) | {"type": type(event).__name__}
         row["extra_keys"] = _json(row.get("extra_keys"))
-        row.pop("session_id", None)
+        for of_the_gpu in ("session_id", "lookahead_token_ids"):
+            row.pop(of_the_gpu, None)
         rows.append(row)
     return rows
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from eventstore.domain import clock
 from eventstore.domain.events import End, Kind, Reason, StreamBody
 from eventstore.domain.metadata import Metadata, pack, without_tokens
 from eventstore.domain.place import PRIMARY
@@ -131,3 +132,13 @@ def test_a_stream_is_live_while_its_writer_is_and_ended_once_it_has_said_so(tmp_
         states.append(one_row(tmp_path / "k.db", "SELECT state FROM streams")["state"])
     engine.dispose()
     assert states == ["live", "ended"]
+
+
+@pytest.mark.parametrize(("missed", "state"), [(2.9, "live"), (3.1, "silent")])
+def test_a_stream_is_silent_once_three_heartbeats_are_missing(tmp_path: Path, missed: float, state: str) -> None:
+    hour = 3_600 * 1_000_000_000
+    with Handmade(tmp_path / "k.db") as made, made.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE stream SET heartbeat_every_ns = ?, heartbeat_ns = ?", (hour, clock.wall_ns() - round(missed * hour))
+        )
+    assert one_row(made.path, "SELECT state FROM streams")["state"] == state

@@ -33,6 +33,10 @@ def _grow(log: Handmade, stores: int = 1) -> None:
     log.commit()
 
 
+async def _no_wait(_: float) -> None:
+    raise AssertionError("there was something to say, and it waits")
+
+
 def _left_behind(path: Path) -> tuple[int, list[str]]:
     """How many files of the store are open in this process, and the threads that run in it."""
     fds = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _exists(fd)]
@@ -185,10 +189,12 @@ async def test_it_looks_again_ever_more_rarely_and_often_again_once_something_ca
         await engine.dispose()
 
 
-async def test_a_cursor_within_a_batch_goes_on_within_it(tmp_path: Path) -> None:
+async def test_a_cursor_within_a_batch_is_of_its_history_and_goes_on_within_it(tmp_path: Path) -> None:
     with Handmade(tmp_path / "grown.db") as log:
         _grow(log, 5)
         engine = await open_for_following(str(log.path))
+        with pytest.raises(Forked):
+            await anext(follow(engine, Cursor(log.name, 4, b"another history!"), sleep=_no_wait))
         page = await anext(follow(engine, Cursor(log.name, 4, log.chain)))
         await engine.dispose()
         assert [item.content["seq"] for item in page.items] == list(range(5, 12))
@@ -203,7 +209,7 @@ async def test_a_history_that_was_pruned_is_said_with_the_floor(tmp_path: Path) 
             connection.exec_driver_sql("UPDATE stream SET floor_seq = 6")
         engine = await open_for_following(str(log.path))
         with pytest.raises(Pruned) as caught:
-            await anext(follow(engine, beginning(log.name)))
+            await anext(follow(engine, beginning(log.name), sleep=_no_wait))
         assert (caught.value.seq, caught.value.floor) == (1, 6)
         page = await anext(follow(engine, Cursor(log.name, 5, log.chain)))
         assert page.items[0].content["seq"] == 6
@@ -215,7 +221,7 @@ async def test_a_log_that_is_shorter_than_what_was_read_has_forked_after_its_end
         _grow(log, 2)
         engine = await open_for_following(str(log.path))
         with pytest.raises(Forked, match="seq 9 was read, and the log ends at 5") as caught:
-            await anext(follow(engine, Cursor(log.name, 9, b"another history!")))
+            await anext(follow(engine, Cursor(log.name, 9, b"another history!"), sleep=_no_wait))
         await engine.dispose()
         assert (caught.value.seq, caught.value.last_seq, caught.value.forked_seq) == (9, 5, 6)
 
@@ -240,7 +246,7 @@ async def test_a_log_with_other_content_under_what_was_read_has_forked_where_its
         _grow(log, 9)
         engine = await open_for_following(str(log.path))
         with pytest.raises(Forked, match="history forked at or before seq 6") as caught:
-            await anext(follow(engine, seen))
+            await anext(follow(engine, seen, sleep=_no_wait))
         await engine.dispose()
         assert (caught.value.seq, caught.value.forked_seq) == (seen.seq, opened)
 

@@ -9,23 +9,26 @@ import pytest
 from vllm.distributed.kv_events import BlockRemoved, KVCacheEvent, KVEventBatch, ZmqEventPublisher
 
 from tests.vllm.careful_router import CarefulRouter
+from tests.vllm.deployment import free_ports
 
 DEADLINE_S = 60.0
 
 
 @pytest.fixture
 def ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+    return free_ports()
+
+
+def someone_listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
 def publishing(ports: tuple[int, int]) -> Iterator[ZmqEventPublisher]:
     # The sockets of a publisher before are closed by a thread of ZMQ's, some time after it said that they are.
     give_up = time.monotonic() + DEADLINE_S
-    while any(socket.socket().connect_ex(("127.0.0.1", port)) == 0 for port in ports):
+    while any(map(someone_listens, ports)):
         assert time.monotonic() < give_up
     publisher = ZmqEventPublisher(0, f"tcp://*:{ports[0]}", f"tcp://*:{ports[1]}")
     try:
