@@ -8,21 +8,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from eventstore.domain import clock
-from eventstore.domain.events import METADATA_ONLY, PLACEHOLDER, REMOVAL_EXPECTED, REPEATED, UNMATCHED, Kind
-from eventstore.domain.key import GROUP_BYTES
-from eventstore.domain.kvevents import WireHash
 from tracker.calls import Group, OffloadingEvent, Request
 from tracker.capture import Capture
 from tracker.index import Chunk, Index
-from tracker.outbox import Outbox, Run, Step
+from tracker.intake import Intake
+from tracker.outbox import Outbox, Step
 from tracker.places import Places
 from tracker.publish import Publisher
 from tracker.queries import Queries
 from tracker.retell import Retelling
 from tracker.settings import Settings
-
-_STORED, _REMOVED = int(Kind.CHUNK_STORED), int(Kind.CHUNK_REMOVED)
-_REPEATED, _UNMATCHED, _PLACEHOLDER = REPEATED << 4, UNMATCHED << 4, PLACEHOLDER << 4
 
 
 class Tracker(Queries):
@@ -42,13 +37,10 @@ class Tracker(Queries):
         self.index = Index(settings.retained_bytes, settings.record_window)
         self.outbox = Outbox(settings.outbox_events, settings.publish, settings.degraded_after_ms * 1_000_000)
         self.retelling = Retelling(settings, self.index, places, publisher)
-        #: Stores published as placeholders, and removals published for nobody, since the process began.
-        self.placeholders = 0
-        self.unmatched_removals = 0
-        self.repeated_stores = 0
+        self._intake = Intake(self.index, places, publisher, self.retelling)
         self._capture = Capture()
         self._now_ns = now_ns
-        self._primary = places.primary
+        self._primary_bit, self._holds_primary = places.primary.bit, places.primary.announces
         self._tickets = 0
         self._described_anew: list[bytes] = []
         self._step = self._new_step()
@@ -70,10 +62,8 @@ class Tracker(Queries):
         if not self.self_describing_enabled or group_config.sliding_window_size_in_chunks is not None:
             return
         known = self.index.chunks.get(offload_key)
-        if known is not None and known.packed:
-            self._hold(offload_key, known)
-        else:
-            self._record(offload_key, self._capture.full(req, group_config, chunk_idx, offload_key))
+        packed = known.packed if known is not None else b""
+        self._record(offload_key, packed or self._capture.full(req, group_config, chunk_idx, offload_key))
 
     def record_partial_store(self, req: Request, group_config: Group, boundary_tokens: int, offload_key: bytes) -> None:
         """As `record_store`, for a partial tail that ends at `boundary_tokens`."""
@@ -103,9 +93,9 @@ class Tracker(Queries):
             self._announce_described(step)
         for event in events:
             if event.removed:
-                self._take_removed(step, event)
+                self._intake.removed(step, event)
             else:
-                self._take_stored(step, event)
+                self._intake.stored(step, event)
         if self.retelling.waiting:
             step.out += self.retelling.next()
         if self.retelling.told:
@@ -129,7 +119,7 @@ class Tracker(Queries):
         self._announce_described(step)
         self._offer(step)
 
-    # For the session, before the first call and after the last.
+    # For the session: before the first call, between calls, after the last.
 
     def say_first(self, out: list[Any]) -> int:
         """Hand `out` to the first call, before anything else; returns the ticket that it goes out with."""
@@ -171,6 +161,21 @@ class Tracker(Queries):
         """Whether that further call would bring something right now."""
         return self.outbox.has_ready or self.retelling.has_news
 
+    @property
+    def placeholders(self) -> int:
+        """Stores published as placeholders since the process began."""
+        return self._intake.placeholders
+
+    @property
+    def unmatched_removals(self) -> int:
+        """Removals of what was not there, which were not published."""
+        return self._intake.unmatched_removals
+
+    @property
+    def repeated_stores(self) -> int:
+        """Stores of what was there already, which were not published."""
+        return self._intake.repeated_stores
+
     def offer_last(self, step: Step) -> None:
         """Offer what was recorded so far and then `step`."""
         if self._step.described:
@@ -178,7 +183,7 @@ class Tracker(Queries):
         step.count += len(step.controls)
         self.outbox.offer(step)
 
-    # The rule, in bits.
+    # What was recorded.
 
     def _record(self, key: bytes, packed: bytes) -> None:
         index = self.index
@@ -193,113 +198,10 @@ class Tracker(Queries):
                 index.unretain(key, chunk)
             chunk.packed = packed
             self._step.described.append((key, chunk, packed))
-        self._hold(key, chunk)
-
-    def _hold(self, key: bytes, chunk: Chunk) -> None:
-        if not chunk.resident & self._primary.bit and self._primary.announces:
-            self.index.record(key, chunk)
+        if self._holds_primary and not chunk.resident & self._primary_bit:
+            index.record(key, chunk)
         elif not chunk.resident:
-            self.index.release(key, chunk)
-
-    def _take_stored(self, step: Step, event: OffloadingEvent) -> None:
-        place = self.places_known.find(event.medium, event.ownership)
-        flag = event.removal_expected
-        if flag != place.announces or place.policy is not None:
-            self.places_known.saw_flag(place, flag)
-        if not place.announces:
-            place.unknown = True
-        locality_flags, locality = self.places_known.locality(event.locality)
-        code = _STORED | (locality_flags | (REMOVAL_EXPECTED if flag else 0)) << 4 | place.code
-        index, bit, announces, primary = self.index, place.bit, place.announces, place.primary
-        get, store, out = index.chunks.get, self.publisher.store, step.out
-        medium, owner = place.word, place.place.ownership
-        telling = self.retelling.active
-        keys = event.keys
-        run: list[Chunk] = []
-        start, current = 0, code
-        for at, key in enumerate(keys):
-            chunk = get(key)
-            if chunk is None:
-                chunk = Chunk(b"")
-                if announces:
-                    index.chunks[key] = chunk
-            elif announces and not (chunk.resident or chunk.recorded):
-                index.unretain(key, chunk)
-            packed = chunk.packed
-            this = code if packed else code | _PLACEHOLDER
-            if announces:
-                if chunk.resident & bit:
-                    self.repeated_stores += 1
-                    this |= _REPEATED
-                else:
-                    chunk.resident |= bit
-                    if primary:
-                        chunk.recorded = 0
-            if this != current:
-                run = _cut(step, current, keys, start, at, run)
-                start, current = at, this
-            run.append(chunk)
-            if this & _REPEATED:
-                if telling:
-                    self.retelling.confirmation.noticed(place, key)
-                continue
-            if telling:
-                out += self.retelling.live(place, key, chunk, locality, stored=True)
-            if not packed:
-                self.placeholders += 1
-            out.append(store(key, packed, medium, owner, locality))
-        _cut(step, current, keys, start, len(keys), run)
-
-    def _take_removed(self, step: Step, event: OffloadingEvent) -> None:
-        place = self.places_known.find(event.medium, event.ownership)
-        locality_flags, locality = self.places_known.locality(event.locality)
-        metadata_only = getattr(event, "metadata_only", False)
-        code = _REMOVED | (locality_flags | (METADATA_ONLY if metadata_only else 0)) << 4 | place.code
-        index, bit = self.index, place.bit
-        get, members = index.chunks.get, self.publisher.members
-        by_group: dict[bytes, list[WireHash]] = {}
-        telling = self.retelling.active
-        keys = event.keys
-        run: list[Chunk] = []
-        start, current = 0, code
-        for at, key in enumerate(keys):
-            chunk = get(key)
-            this, publish = code, not metadata_only
-            if chunk is None:
-                chunk = Chunk(b"")
-                if place.announces and not place.unknown:
-                    this, publish = code | _UNMATCHED, False
-            elif place.announces:
-                if chunk.resident & bit:
-                    chunk.resident ^= bit
-                elif not place.unknown:
-                    this, publish = code | _UNMATCHED, False
-                if place.primary:
-                    chunk.recorded = 0
-                if not (chunk.resident or chunk.recorded):
-                    index.release(key, chunk)
-            if this & _UNMATCHED and not metadata_only:
-                self.unmatched_removals += 1
-            if this != current:
-                run = _cut(step, current, keys, start, at, run)
-                start, current = at, this
-            run.append(chunk)
-            if telling and not this & _UNMATCHED:
-                step.out += self.retelling.live(place, key, chunk, locality, stored=False)
-            if publish:
-                hashes = by_group.get(key[-GROUP_BYTES:])
-                if hashes is None:
-                    by_group[key[-GROUP_BYTES:]] = members(key, chunk.packed)
-                else:
-                    hashes += members(key, chunk.packed)
-            elif not metadata_only:
-                # What is left out keeps its group's turn: the removals come in the order of upstream's.
-                by_group.setdefault(key[-GROUP_BYTES:], [])
-        _cut(step, current, keys, start, len(keys), run)
-        for group, hashes in by_group.items():
-            if hashes:
-                number = int.from_bytes(group, "big")
-                step.out.append(self.publisher.remove(hashes, place.word, number, place.place.ownership, locality))
+            index.release(key, chunk)
 
     def _announce_described(self, step: Step) -> None:
         """What consumers know by a placeholder is announced again: the placeholder's removal, then the full store."""
@@ -319,12 +221,3 @@ class Tracker(Queries):
         self.outbox.offer(step)
         self._step = self._new_step()
         self.index.trim()
-
-
-def _cut(step: Step, code: int, keys: Any, start: int, end: int, chunks: list[Chunk]) -> list[Chunk]:
-    """Give `step` the run of equal facts that ends before position `end` of an event's keys."""
-    if chunks:
-        whole = start == 0 and end == len(keys)
-        step.runs.append(Run(code, keys if whole else keys[start:end], chunks))
-        step.count += len(chunks)
-    return []
