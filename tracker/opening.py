@@ -85,12 +85,17 @@ def open_stream(
     try:
         try:
             engine, session = _open(configuration, stream, engineside, store, warn)
-        except StoreDamaged as error:
-            warn(f"{error}. {_move_aside(path)}")
-            engine, session = _open(configuration, stream, engineside, store, warn)
-        except _SENSELESS as error:
-            warn(f"store {path} is damaged: {error!r}. {_move_aside(path)}")
-            engine, session = _open(configuration, stream, engineside, store, warn)
+        except (StoreDamaged, *_SENSELESS) as error:
+            what = str(error) if isinstance(error, StoreDamaged) else f"store {path} is damaged: {error!r}"
+            aside = _aside(path)
+            _move(path, aside)
+            try:
+                engine, session = _open(configuration, stream, engineside, store, warn)
+            except BaseException:
+                # It was not the store, then, or a new one does no better.
+                _move(aside, path)
+                raise
+            warn(f"{what}. It was moved to {aside}, and a new store begun: what the old one knew is not recovered")
     except BaseException:
         lock.release()
         raise
@@ -128,17 +133,23 @@ def _open(
         raise
 
 
-def _move_aside(path: Path) -> str:
-    """Rename the store and what SQLite keeps beside it, of which nothing is deleted; returns what was done."""
+def _aside(path: Path) -> Path:
+    """A name beside `path` that no file has."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     number = 0
     while (aside := path.with_name(f"{path.name}.damaged-{stamp}{f'-{number}' if number else ''}")).exists():
         number += 1
+    return aside
+
+
+def _move(path: Path, to: Path) -> None:
+    """Rename the store and what SQLite keeps beside it. What stands in the way is replaced."""
     try:
         for suffix in ("", "-wal", "-shm"):
-            part = Path(f"{path}{suffix}")
+            part, target = Path(f"{path}{suffix}"), Path(f"{to}{suffix}")
             if part.exists():
-                part.rename(f"{aside}{suffix}")
+                part.replace(target)
+            else:
+                target.unlink(missing_ok=True)
     except OSError as error:
         raise StoreUnusable(f"store {path} is damaged and cannot be moved aside: {error.strerror}") from None
-    return f"It was moved to {aside}, and a new store begun: what the old one knew is not recovered"

@@ -96,6 +96,17 @@ def test_a_second_damaged_store_does_not_overwrite_the_first(tmp_path: Path) -> 
     assert kept >= {b"first", b"secon"}
 
 
+def test_a_store_that_is_not_to_blame_stays_where_it_is(tmp_path: Path) -> None:
+    path = used(tmp_path / "ledger.db")
+    before = kinds(path)
+    speechless = Engineside(self_describing=True, publisher=Publisher(), fingerprint={"engine": object()})
+    told: list[str] = []
+    with pytest.raises(TypeError):
+        open_stream(Configuration(store=str(path), takeover_wait_s=0), "engine", speechless, told.append)
+    assert (kinds(path), told) == (before, [])
+    assert not list(tmp_path.glob("*damaged*"))
+
+
 def make_newer(path: Path) -> None:
     used(path)
     with closing(sqlite3.connect(path)) as connection, connection:
