@@ -16,9 +16,14 @@ MEASURED = (
 
 
 def start(*arguments: object, **environment: str) -> "subprocess.Popen[bytes]":
-    """A `kvledger` whose output and errors are pipes."""
+    """A `kvledger` whose output and errors are pipes, buffered unless `environment` says otherwise."""
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **environment})
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **environment},
+    )
 
 
 def rest_of(child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
