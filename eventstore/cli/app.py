@@ -51,10 +51,14 @@ def _until_nobody_reads(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes once more at exit, and would complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _write_no_more()
 
     return quiet
+
+
+def _write_no_more() -> None:
+    # Python writes what is left once more at exit, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 _COMMANDS = (
@@ -99,7 +103,12 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks is shown escaped; it must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:  # told already
+        _write_no_more()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

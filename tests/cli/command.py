@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -41,6 +42,9 @@ def kvledger(*arguments: object) -> Outcome:
 def kvledger_process(
     *arguments: object, environment: Mapping[str, str] | None = None, **options: Any
 ) -> "subprocess.Popen[bytes]":
-    """Start a command as a process of its own, stdout and stderr as pipes."""
-    given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment} | options
+    """Start a command as a process of its own, stdout and stderr as pipes. `environment`: what is set beside ours."""
+    # Unbuffered, Python drops what a pipe did not take, and never learns that its reader has left.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    given = pipes | {"env": inherited | dict(environment or {})} | options
     return subprocess.Popen([*COMMAND, *map(str, arguments)], **given)

@@ -149,11 +149,11 @@ def test_a_trace_without_a_call_is_refused(tmp_path: Path, content: bytes) -> No
 
 def test_a_folder_is_no_trace(tmp_path: Path) -> None:
     (tmp_path / "made.calls.jsonl.gz").mkdir()
-    assert_nothing_is_left(tmp_path / "made.calls.jsonl.gz", tmp_path, "Is a directory")
+    assert_nothing_is_left(tmp_path / "made.calls.jsonl.gz", tmp_path, "cannot be read: Is a directory")
 
 
 def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
-    assert_nothing_is_left(tmp_path / "made.calls.jsonl.gz", tmp_path, "No such file")
+    assert_nothing_is_left(tmp_path / "made.calls.jsonl.gz", tmp_path, "cannot be read: No such file")
 
 
 def test_a_file_whose_name_gives_the_stream_none_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from eventstore.domain.place import PRIMARY
 from eventstore.storage.store import open_for_writing
 from tests.cli.command import kvledger_process
 from tests.lockholder import lock_held
+from tests.openfiles import has_open
 from tests.stores import make_store, session_on, settle, store_chunk
 
 #: More than fits into a pipe that nobody reads.
@@ -67,16 +68,12 @@ def test_ctrl_c_ends_a_command_that_waits_for_the_store_with_130(tmp_path: Path)
     path = make_store(tmp_path / "k.db")
     with lock_held(path):
         process = kvledger_process("rebuild", "--store", path)
-        while not _has_open(process, path):
+        # It has its write-ahead log open when it is about to wait for the lock.
+        while not has_open(process.pid, f"{path}-wal"):
             os.sched_yield()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"")
-
-
-def _has_open(process: "subprocess.Popen[bytes]", path: Path) -> bool:
-    """Whether the process has the store's write-ahead log open: it is about to wait for the lock then."""
-    return any(os.path.realpath(one) == f"{path}-wal" for one in Path(f"/proc/{process.pid}/fd").iterdir())
 
 
 def test_a_full_device_behind_the_output_is_one_line(store: Path) -> None:
@@ -99,7 +96,7 @@ def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -
     with session_on(engine, "möwe"):
         pass
     engine.dispose()
-    process = kvledger_process("status", "--store", path, environment=os.environ | {"PYTHONIOENCODING": "ascii"})
+    process = kvledger_process("status", "--store", path, environment={"PYTHONIOENCODING": "ascii"})
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     assert rb"m\xf6we" in out

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from eventstore.storage.migration import revisions
+from tests.openfiles import has_open
 
 ROOT = Path(__file__).parent.parent.parent
 NOW = revisions()[-1]
@@ -67,11 +68,7 @@ class Running:
 
     def has_open(self, path: Path) -> bool:
         """Whether it has the file open just now."""
-        found = Path(f"/proc/{self.process.pid}/fd")
-        try:
-            return any(os.path.realpath(one) == str(path.resolve()) for one in found.iterdir())
-        except OSError:
-            return False
+        return has_open(self.process.pid, path)
 
     def finish(self) -> "subprocess.CompletedProcess[str]":
         """Wait for its end."""

@@ -47,6 +47,19 @@ def test_a_sample_has_the_residency_that_it_had(sample: tuple[Path, dict[str, An
     assert sorted(there, key=str) == expected["resident"]
 
 
+def test_a_sample_s_chunks_are_described_as_they_were(sample: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = sample
+    found = {}
+    for key in expected["described"]:
+        metadata = kvledger("history", key, "--store", path, "--json").json()["metadata"]
+        found[key] = {
+            "block_hashes": metadata["block_hashes"],
+            "parent": metadata["parent_block_hash"],
+            "token_ids": metadata["token_ids"],
+        }
+    assert found == expected["described"]
+
+
 def test_a_sample_s_views_are_what_its_log_gives(sample: tuple[Path, dict[str, Any]]) -> None:
     path, _ = sample
     assert kvledger("rebuild", "--store", path, "--json").json()["changed"] == 0

@@ -16,8 +16,8 @@ from eventstore.storage.migration import revisions
 from tests.cli.traces import OPEN, record, take, write_trace
 
 ROOT = Path(__file__).parent.parent.parent
-#: What a build reads. Copied, so that nothing is built in the tree itself.
-SOURCES = ("eventstore", "tracker", "migrations", "pyproject.toml", "README.md", "LICENSE")
+#: What a build reads, and what it must leave out. Copied, so that nothing is built in the tree itself.
+SOURCES = ("eventstore", "tracker", "migrations", "tests", "pyproject.toml", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ Run as `python -m tests.store.engines SCENE STORE`; a scene says where it stands
 import gc
 import os
 import sys
-from pathlib import Path
 
 from eventstore.domain.place import PRIMARY
 from eventstore.storage.store import open_for_writing
+from tests.openfiles import open_files
 from tests.stores import session_on, settle, store_chunk
 from tracker.session import Session, this_process
 from tracker.settings import Settings
@@ -40,15 +40,16 @@ def forks(store: str) -> None:
     session = Session(engine, this_process("parent"), Settings())
     store_chunk(session.tracker, 1, PRIMARY)
     settle(session)
+    in_use = engine.connect()
     child = os.fork()
     if not child:
-        inherited = open_files(store)
+        inherited = files_of(store)
         out = store_chunk(session.tracker, 2, PRIMARY)
         session.close()
         say("handed out", len(out))
-        del session
+        del session, in_use
         gc.collect()
-        say("kept open", bool(inherited) and open_files(store) >= inherited)
+        say("kept open", bool(inherited) and files_of(store) >= inherited)
         with session_on(engine, "child") as own:
             for number in range(100):
                 store_chunk(own.tracker, number, PRIMARY)
@@ -62,6 +63,7 @@ def forks(store: str) -> None:
     store_chunk(session.tracker, 200, PRIMARY)
     settle(session)
     session.close()
+    in_use.close()
     engine.dispose()
 
 
@@ -87,14 +89,9 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def open_files(store: str) -> set[tuple[str, str]]:
-    """This process's open files that belong to the store, by number and name."""
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        name = os.readlink(entry) if entry.exists() else ""
-        if name.startswith(store):
-            found.add((entry.name, name))
-    return found
+def files_of(store: str) -> set[tuple[str, str]]:
+    """This process's open files that belong to the store."""
+    return {(number, name) for number, name in open_files(os.getpid()) if name.startswith(os.path.realpath(store))}
 
 
 SCENES = {scene.__name__: scene for scene in (takes_over, forgets_to_close, forks, outlives_its_parent)}

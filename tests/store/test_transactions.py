@@ -111,6 +111,13 @@ def test_a_reader_cannot_write(path: Path, engine: Engine) -> None:
     reader.dispose()
 
 
+def test_a_reader_is_told_to_query_only(path: Path) -> None:
+    reader = open_for_reading(str(path))
+    with reader.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA query_only").scalar_one() == 1
+    reader.dispose()
+
+
 def test_a_reader_never_copies_the_write_ahead_log_into_the_database(path: Path, engine: Engine) -> None:
     with engine.connect():  # while this is open, nobody is the last to close
         open_hand(engine)

@@ -42,6 +42,13 @@ def resident_after(calls: list[dict[str, Any]]) -> list[list[str | None]]:
     return sorted(map(list, there), key=str)
 
 
+def described(calls: list[dict[str, Any]], keys: list[str]) -> dict[str, Any]:
+    """What the last record call of each key said of it."""
+    names = ("block_hashes", "parent", "token_ids")
+    records = {call["key"]: {name: call[name] for name in names} for call in calls if "block_hashes" in call}
+    return {key: records[key] for key in keys}
+
+
 def main() -> None:
     """Write `schema_N.sqlite.gz` and `schema_N.json` for the newest N."""
     name = f"schema_{revisions()[-1]}"
@@ -60,11 +67,13 @@ def main() -> None:
         database.close()
         # Without the time of day in its header, the same store gives the same file.
         (SAMPLES / f"{name}.sqlite.gz").write_bytes(gzip.compress(Path(folder, "sample").read_bytes(), mtime=0))
+    resident = resident_after(calls)
     found = {
         "stream": checked.stream,
         "events": checked.events,
         "chain": checked.chain,
-        "resident": resident_after(calls),
+        "resident": resident,
+        "described": described(calls, [str(key) for key, _, _ in resident[:3]]),
     }
     (SAMPLES / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
