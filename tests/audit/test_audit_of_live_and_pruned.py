@@ -1,5 +1,6 @@
 """An audit of a store that is being written, or whose beginning is gone."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,19 @@ def pruned(copy: Path) -> Path:
 
 def test_a_log_without_its_beginning_agrees_with_its_views(pruned: Path) -> None:
     assert audited(pruned) == 0
+
+
+def test_what_a_log_without_its_beginning_cannot_say_is_no_finding(told: Tellings, tmp_path: Path) -> None:
+    # The disk of this engine stores again what it holds, and says so each time: how often is lost with the beginning.
+    store = Path(shutil.copy(told("store_only").store, tmp_path / "k.db"))
+    engine, _ = open_for_writing(str(store))
+    with engine.begin() as connection:
+        (floor,) = connection.exec_driver_sql("SELECT last_seq * 2 / 3 FROM streams").one()
+        prune(connection, floor)
+        often = "SELECT count(*) FROM residency WHERE stores > 1 AND opened_seq < ?"
+        assert connection.exec_driver_sql(often, (floor,)).scalar_one() > 0
+    engine.dispose()
+    assert audited(store) == 0
 
 
 @pytest.mark.parametrize("age", ["opened_seq < (SELECT floor_seq FROM stream)", "opened_seq > 9000"])

@@ -106,6 +106,14 @@ def test_a_parent_s_hash_means_the_parent_and_not_the_chunks_that_name_it(told: 
     raise AssertionError("no chunk of the recorded engine has a parent that is a chunk")
 
 
+def test_a_parent_that_the_stream_never_named_is_no_chunk_s_block(tmp_path: Path) -> None:
+    parent = bytes(range(32))
+    with Handmade(tmp_path / "k.db") as made:
+        made.describe(key(1), described(1, hashes=2, parent_block_hash=parent))
+        made.commit()
+    assert "has never heard of" in refused(made.path, parent.hex())
+
+
 @pytest.fixture
 def shared_hash(tmp_path: Path) -> Path:
     """Chunk 7 in group 0 and in group 1, with one block hash."""
