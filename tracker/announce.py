@@ -66,11 +66,11 @@ class Announcements:
         for locality, some in by_locality.items():
             triples = ((one.key, one.packed, one.credits) for one in some)
             out += publisher.removals(triples, place.word, place.place.ownership, locality)
-        out += [
-            publisher.store(one.key, one.packed, place.word, place.place.ownership, one.locality)
-            for one in family
-            if one.resident
-        ]
+        for one in family:
+            if one.resident:
+                out.append(publisher.store(one.key, one.packed, place.word, place.place.ownership, one.locality))
+                # For whoever asks its tier still: a removal now is due once.
+                one.credits = 1
         return out
 
     def tell_all(self, members: list[Member]) -> list[Any]:

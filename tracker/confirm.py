@@ -5,6 +5,7 @@ as missing, and its removal published without a store. A live event of the chunk
 """
 
 from collections import deque
+from collections.abc import Container
 
 import msgspec
 
@@ -52,10 +53,15 @@ class Confirmation:
         """The tier spoke of the chunk itself, so what it answers about the time before does not count."""
         self._asked.pop((place.number, key), None)
 
-    def apply(self, step: Step) -> None:
-        """Take up one batch of answers."""
+    def ended(self, places: Container[int]) -> None:
+        """A reset ended everything at `places`: what their tiers answer about the time before does not count."""
+        for number, key in [one for one in self._asked if one[0] in places]:
+            del self._asked[number, key]
+
+    def apply(self, step: Step) -> bool:
+        """Take up one batch of answers. Returns whether what it ended is told only later, with its family."""
         if not self.answers:
-            return
+            return False
         answer = self.answers.popleft()
         state = self._places.by_number[answer.place]
         found = self._settled(state, answer.found, found=True)
@@ -67,11 +73,12 @@ class Confirmation:
                 step.count += len(some)
         untold = []
         for key, asked, told_later in missing:
-            self._end(state, key)
+            packed = self._end(state, key, asked.member.packed)
             if not told_later and self._settings.announce != "none":
-                untold.append((key, asked.member.packed, asked.member.credits))
+                untold.append((key, packed, asked.member.credits))
         self.missing += len(missing)
         step.out += self._publisher.removals(untold, state.word, state.place.ownership, None)
+        return any(told_later for _, _, told_later in missing)
 
     def _settled(self, state: PlaceState, keys: list[bytes], *, found: bool) -> list[tuple[bytes, Asked, bool]]:
         """Those of `keys` that are still asked for, and whether their family will tell of them."""
@@ -87,8 +94,11 @@ class Confirmation:
     def _chunk(self, key: bytes, asked: Asked) -> Chunk:
         return self._index.chunks.get(key) or Chunk(asked.member.packed, number=asked.number)
 
-    def _end(self, state: PlaceState, key: bytes) -> None:
+    def _end(self, state: PlaceState, key: bytes, packed: bytes) -> bytes:
+        """Returns what consumers know the chunk by: `packed`, unless it was described to them since."""
         chunk = self._index.chunks.get(key)
-        if chunk is not None and chunk.resident & state.bit:
-            chunk.resident ^= state.bit
-            self._index.release(key, chunk)
+        if chunk is None or not chunk.resident & state.bit:
+            return packed
+        chunk.resident ^= state.bit
+        self._index.release(key, chunk)
+        return chunk.packed

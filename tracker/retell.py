@@ -149,6 +149,8 @@ class Retelling:
         wanted = mode == "full" or (mode == "closes" and bool(unknown))
         for state in ending:
             self._end(step, state)
+        if self.confirmation:
+            self.confirmation.ended({state.number for state in ending})
         self._noted = {} if wanted and logging else None
         if self.awaiting:
             self._unknown[self._generation] = unknown
@@ -170,16 +172,18 @@ class Retelling:
         if self._settings.announce != "none":
             step.out += self._publisher.removals(gone, state.word, state.place.ownership, None)
 
-    def begin_call(self, step: Step) -> None:
-        """Take in what was lined up, and what tiers have answered, since the last call."""
+    def begin_call(self, step: Step) -> bool:
+        """Take in what was lined up, and what tiers have answered, since the last call. Returns whether what an
+        answer ended is told only by later calls, with its family."""
         while self.loaded:
             loaded = self.loaded.popleft()
             if loaded.generation == self._generation and self._noted is not None:
                 self._line_up(step, loaded, self._noted)
                 self._noted = None
-        if self._noted is None and self.confirmation:
-            self.confirmation.apply(step)
+        # Also when nothing is asked any more: families wait for the answers that live events have outrun.
+        told_later = self._noted is None and bool(self.confirmation.answers) and self.confirmation.apply(step)
         self._update_active()
+        return told_later
 
     def _line_up(self, step: Step, loaded: Loaded, noted: dict[tuple[int, bytes], _Live]) -> None:
         """Bring `loaded` up to what has happened since it was read."""
@@ -204,6 +208,9 @@ class Retelling:
     def live(self, place: PlaceState, key: bytes, chunk: Chunk, locality: str | None, *, stored: bool) -> list[Any]:
         """What must be published before this live event, if anything."""
         self.confirmation.noticed(place, key)
+        return self._first(place, key, chunk, locality, stored=stored)
+
+    def _first(self, place: PlaceState, key: bytes, chunk: Chunk, locality: str | None, *, stored: bool) -> list[Any]:
         noted = self._noted
         if noted is None:
             return self._families.before(place, key, chunk.packed)
@@ -225,8 +232,9 @@ class Retelling:
         return out
 
     def described(self, place: PlaceState, key: bytes, chunk: Chunk) -> list[Any]:
-        """A resident placeholder is described now: the placeholder's removal, then the full store."""
-        out = self.live(place, key, Chunk(b""), None, stored=True) if self.active else []
+        """A resident placeholder is described now: the placeholder's removal, then the full store. It is ours to say,
+        so that its tier has yet to be heard about the chunk."""
+        out = self._first(place, key, chunk, None, stored=True) if self.active else []
         medium, owner = place.word, place.place.ownership
         out += self._publisher.removals([(key, b"", 1)], medium, owner, None)
         out.append(self._publisher.store(key, chunk.packed, medium, owner, None))

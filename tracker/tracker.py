@@ -88,7 +88,8 @@ class Tracker(Queries):
         """As `take_events`, where nobody can send anything now: it goes out with the next call."""
         step = self._step
         step.time_ns = self._now_ns()
-        self.retelling.begin_call(step)
+        if self.retelling.begin_call(step):
+            self.outbox.hold(step.ticket)
         if self._described_anew:
             self._announce_described(step)
         for event in events:
