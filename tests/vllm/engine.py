@@ -1,5 +1,6 @@
 """A real vLLM engine on a CPU, small enough to start in seconds, with its offloading in the open."""
 
+import gc
 import os
 import random
 import shutil
@@ -72,6 +73,9 @@ class Engine:
     llm_arguments: dict[str, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
+        # An engine that failed to start ends when it is collected, and takes the process's groups with it: not while
+        # this one starts.
+        gc.collect()
         self.engine_id = f"kvledger-{uuid.uuid4()}"
         # A socket's path has room for about 100 characters, which a test's own folder can exceed.
         self._sockets = Path(tempfile.mkdtemp(prefix="kvl"))
